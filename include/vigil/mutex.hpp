@@ -16,6 +16,10 @@
 
 namespace vigil::inline VIGIL_ABI {
 
+namespace detail {
+class part_lock;
+}
+
 // mutex: mutual exclusion. Meets the standard's TimedMutex requirements.
 //
 // Fairness: waiters are served in the order in which they came. A newcomer may take a
@@ -63,7 +67,8 @@ class mutex {
     detail::holder_goes(core_.holder);
     std::uint32_t seen = detail::mutex_core::locked;
     // Pairs with the acquire in take() and in lock_slowly().
-    if (!core_.word.compare_exchange_strong(
+    if (--core_.until_due < 0 ||
+        !core_.word.compare_exchange_strong(
             seen, 0, std::memory_order_release, std::memory_order_relaxed)) {
       detail::unlock_slowly(core_);
     }
@@ -71,11 +76,12 @@ class mutex {
 
  private:
   friend struct detail::core_access;
+  friend class detail::part_lock;
 
   bool lock_within(const detail::wait_limit& limit) {
-    if (!take() && !detail::lock_slowly(core_, limit)) return false;
-    detail::holder_came(core_.holder);
-    return true;
+    if (!detail::is_each_lock_watched() && take()) [[likely]]
+      return true;
+    return detail::lock_slowly(core_, limit);
   }
 
   bool take() noexcept {
@@ -87,5 +93,25 @@ class mutex {
 
   detail::mutex_core core_;
 };
+
+namespace detail {
+
+// Holds a mutex as part of a call that does not give its worker away unless it waits.
+class part_lock {
+ public:
+  explicit part_lock(mutex& m) : mutex_(m) {
+    if (!m.try_lock()) lock_uncounted(m.core_);
+  }
+
+  ~part_lock() { mutex_.unlock(); }
+
+  part_lock(const part_lock&) = delete;
+  part_lock& operator=(const part_lock&) = delete;
+
+ private:
+  mutex& mutex_;
+};
+
+}  // namespace detail
 
 }  // namespace vigil::inline VIGIL_ABI

@@ -177,6 +177,7 @@ class rate_limiter {
 
   // Waits: throws stopped, wrong_place, std::invalid_argument.
   VIGIL_API bool wait_within(std::int64_t n, const detail::wait_limit& limit);
+  bool wait_now(std::int64_t n, const detail::wait_limit& limit);
   reservation take(std::int64_t now, std::int64_t n, std::int64_t latest) noexcept;
   void advance(std::int64_t now) noexcept;
   void give_back(std::int64_t at, std::int64_t n) noexcept;

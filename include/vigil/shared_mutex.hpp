@@ -37,7 +37,7 @@ class shared_mutex {
   void lock(const context& ctx) { lock_within(detail::cancelled_by(ctx)); }
 
   [[nodiscard]] bool try_lock() noexcept {
-    if (!take()) return false;
+    if (!take() && !detail::try_lock_slowly(core_)) return false;
     detail::holder_came(core_.holder);
     return true;
   }
@@ -57,8 +57,8 @@ class shared_mutex {
     detail::holder_goes(core_.holder);
     std::uint32_t seen = word::exclusive;
     // Pairs with the acquires in take() and take_shared().
-    if (!core_.word.compare_exchange_strong(
-            seen, 0, std::memory_order_release, std::memory_order_relaxed)) {
+    if (is_due() || !core_.word.compare_exchange_strong(
+                        seen, 0, std::memory_order_release, std::memory_order_relaxed)) {
       detail::unlock_slowly(core_);
     }
   }
@@ -67,7 +67,9 @@ class shared_mutex {
 
   void lock_shared(const context& ctx) { lock_shared_within(detail::cancelled_by(ctx)); }
 
-  [[nodiscard]] bool try_lock_shared() noexcept { return take_shared(); }
+  [[nodiscard]] bool try_lock_shared() noexcept {
+    return take_shared() || detail::try_lock_shared_slowly(core_);
+  }
 
   template <detail::duration_like D>
   [[nodiscard]] bool try_lock_shared_for(const D& timeout) {
@@ -83,8 +85,8 @@ class shared_mutex {
   void unlock_shared() {
     std::uint32_t seen = word::one_reader;
     // Pairs with the acquire in take().
-    if (!core_.word.compare_exchange_strong(
-            seen, 0, std::memory_order_release, std::memory_order_relaxed)) {
+    if (is_due() || !core_.word.compare_exchange_strong(
+                        seen, 0, std::memory_order_release, std::memory_order_relaxed)) {
       detail::unlock_shared_slowly(core_);
     }
   }
@@ -95,13 +97,23 @@ class shared_mutex {
   using word = detail::shared_mutex_core;
 
   bool lock_within(const detail::wait_limit& limit) {
-    if (!take() && !detail::lock_slowly(core_, limit)) return false;
-    detail::holder_came(core_.holder);
-    return true;
+    if (!detail::is_each_lock_watched() && take()) [[likely]]
+      return true;
+    return detail::lock_slowly(core_, limit);
   }
 
   bool lock_shared_within(const detail::wait_limit& limit) {
-    return take_shared() || detail::lock_shared_slowly(core_, limit);
+    if (!detail::is_each_lock_watched() && take_shared()) [[likely]]
+      return true;
+    return detail::lock_shared_slowly(core_, limit);
+  }
+
+  // Counts an unlock. True if it is to leave the mutex due.
+  bool is_due() noexcept {
+    // ordering: a count, which may lose some.
+    const int left = core_.until_due.load(std::memory_order_relaxed) - 1;
+    core_.until_due.store(left, std::memory_order_relaxed);  // ordering: as above
+    return left < 0;
   }
 
   bool take() noexcept {
@@ -114,7 +126,7 @@ class shared_mutex {
   bool take_shared() noexcept {
     // ordering: the load only proposes.
     std::uint32_t seen = core_.word.load(std::memory_order_relaxed);
-    while ((seen & (word::exclusive | word::waiting)) == 0) {
+    while ((seen & (word::exclusive | word::waiting | word::due)) == 0) {
       const std::uint32_t next = seen + word::one_reader;
       // Pairs with the release in unlock().
       if (core_.word.compare_exchange_weak(

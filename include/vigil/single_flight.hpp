@@ -59,8 +59,7 @@ class single_flight {
   // Makes a later caller start a new call, even while one for the key is in progress;
   // callers that wait for that one still get its result.
   void forget(const Key& key) {
-    mutex_.lock();
-    const unlock_at_end unlock{mutex_};
+    const detail::part_lock lock(mutex_);
     const auto found = flights_.find(key);
     if (found == flights_.end()) return;
     found->second->key = nullptr;
@@ -69,8 +68,7 @@ class single_flight {
 
   // The number of calls in progress.
   std::size_t size() const {
-    mutex_.lock();
-    const unlock_at_end unlock{mutex_};
+    const detail::part_lock lock(mutex_);
     return flights_.size();
   }
 
@@ -90,12 +88,6 @@ class single_flight {
   };
 
   using flight_ptr = std::shared_ptr<flight>;
-
-  struct unlock_at_end {
-    mutex& held;
-
-    ~unlock_at_end() { held.unlock(); }
-  };
 
   // Waits: throws stopped, wrong_place, std::logic_error, what f throws.
   template <class F>
@@ -118,8 +110,7 @@ class single_flight {
 
   // Returns the flight to wait for; null if the caller's own is the one to run.
   flight_ptr join(const Key& key, flight_ptr& mine) {
-    mutex_.lock();
-    const unlock_at_end unlock{mutex_};
+    const std::lock_guard lock(mutex_);
     const auto found = flights_.find(key);
     if (found == flights_.end()) {
       mine = std::make_shared<flight>();
@@ -162,8 +153,7 @@ class single_flight {
 
     ~landing() {
       {
-        all.mutex_.lock();
-        const unlock_at_end unlock{all.mutex_};
+        const detail::part_lock lock(all.mutex_);
         // Finds the entry by its own key, because f may have changed the caller's.
         if (mine.key != nullptr) all.flights_.erase(all.flights_.find(*mine.key));
       }

@@ -172,7 +172,7 @@ void install(const install_options& options) {
   detail::note_program_path();
   detail::the_extension.addresses.store(options.addresses);
   detail::warn_of_slow_clock();
-  detail::holders_are_noted.store(true);
+  detail::locks_are_watched.fetch_or(detail::lock_watch::notes_holders);
   detail::measure_stacks(options.stack_use);
   detail::installed_extension.store(&detail::the_extension);
 }

@@ -13,6 +13,7 @@
 #include "sched/report/dump_writer.hpp"
 #include "sched/worker.hpp"
 
+#include <vigil/detail/sync_core.hpp>
 #include <vigil/lock_check.hpp>
 
 #include <algorithm>
@@ -233,6 +234,7 @@ void install(const install_options& options) {
   static_cast<void>(at_fork);
   detail::aborts.store(options.abort);
   detail::is_on.store(true);
+  detail::locks_are_watched.fetch_or(detail::lock_watch::checks_calls);
   // Pairs with the acquire in leave_with_care().
   detail::installed_park_check.store(&detail::check, detail::order::release);
   // Has a linker take the pthread functions from the static library.

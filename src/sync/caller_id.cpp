@@ -30,11 +30,13 @@ std::uint64_t caller_id() noexcept {
   return f != nullptr ? reinterpret_cast<std::uintptr_t>(f) << 1 : thread_id() << 1 | 1;
 }
 
-constinit std::atomic<bool> holders_are_noted{false};
+constinit std::atomic<std::uint32_t> locks_are_watched{0};
 
 // By the fiber's number, unlike caller_id(): a holder may end without an unlock, and then
 // another fiber may have its control block.
 void note_holder(std::atomic<std::uint64_t>& holder) noexcept {
+  // ordering: a setting.
+  if ((locks_are_watched.load(order::relaxed) & lock_watch::notes_holders) == 0) return;
   const fiber* const f = current_fiber();
   // ordering: only for those who look inside; nothing hangs on it.
   holder.store(

@@ -1,5 +1,6 @@
 // wait_group and latch: a count and the callers that wait until it is zero, both under
 // the queue's lock. The invariants stand in wait_queue.hpp.
+#include "sched/turn_budget.hpp"
 #include "sync/wait_case.hpp"
 #include "sync/wait_queue.hpp"
 
@@ -52,7 +53,11 @@ std::int64_t count_of(const counter_core& c) noexcept {
   return c.count;
 }
 
-bool wait(counter_core& c, bool is_latch, const wait_limit& limit) {
+namespace {
+
+[[gnu::always_inline]] inline bool wait_now(counter_core& c,
+                                            bool is_latch,
+                                            const wait_limit& limit) {
   queue_guard guard(c.queue);
   if (c.count == 0) return true;
   if (limit.is_over()) return false;
@@ -65,6 +70,16 @@ bool wait(counter_core& c, bool is_latch, const wait_limit& limit) {
                  is_latch ? wait_reason::latch : wait_reason::wait_group,
                  guard,
                  changes_nothing);
+}
+
+}  // namespace
+
+bool wait(counter_core& c, bool is_latch, const wait_limit& limit) {
+  if (spend_calls()) [[unlikely]] {
+    return detail::call_late(
+        limit, [&c, is_latch](const wait_limit& l) { return wait_now(c, is_latch, l); });
+  }
+  return wait_now(c, is_latch, limit);
 }
 
 namespace {

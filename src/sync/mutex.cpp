@@ -3,11 +3,11 @@
 //   word   locked     a caller holds it
 //          waiting    the queue is not empty; changed under the queue's lock only
 //          woken      a waiter was taken out of the queue and is on its way here
+//          due        free, but for fast paths (lock_turns.hpp); `fresh` goes with it
 //          overtakes  how often others have taken it meanwhile, in the bits above
 //
 // The danger. Handed to a waiter, the mutex cannot be used until that waiter runs, and
-// each newcomer has to wait as well: a convoy. Just freed, it may be found taken by the
-// waiter each time, which starves.
+// each newcomer has to wait as well. Just freed, it may be found taken each time.
 //
 // The rule. An unlock frees the mutex and wakes the first waiter, unless one is already
 // on its way. Newcomers may take it, but only so many times while a waiter is on its way
@@ -27,6 +27,7 @@
 
 #include "base/clock_source.hpp"
 #include "sched/scheduler.hpp"
+#include "sync/lock_turns.hpp"
 #include "sync/wait_case.hpp"
 #include "sync/wait_queue.hpp"
 
@@ -39,14 +40,17 @@ namespace {
 constexpr std::uint32_t locked = mutex_core::locked;
 constexpr std::uint32_t waiting = 2;
 constexpr std::uint32_t woken = 4;
-constexpr std::uint32_t one_overtake = 8;
-constexpr std::uint32_t all_overtakes = ~(locked | waiting | woken);
+constexpr std::uint32_t due = mutex_core::due;
+constexpr std::uint32_t fresh = mutex_core::fresh;
+constexpr std::uint32_t one_overtake = 32;
+constexpr std::uint32_t all_overtakes = ~(locked | waiting | woken | due | fresh);
 constexpr nanos patience = 1'000'000;
 
 // Returns whether the mutex is reserved for the waiter that is on its way.
 bool is_kept(std::uint32_t word) noexcept {
   // ordering: a setting.
-  return word != 0 && word / one_overtake >= mutex_overtakes.load(order::relaxed);
+  return word != 0 && (word & due) == 0 &&
+         word / one_overtake >= mutex_overtakes.load(order::relaxed);
 }
 
 // Takes the mutex if it is free and not reserved for another caller. `was_woken`: the
@@ -55,14 +59,20 @@ bool take(mutex_core& m, bool was_woken) noexcept {
   std::uint32_t seen = m.word.load(order::relaxed);  // ordering: the load only proposes
   while ((seen & locked) == 0) {
     std::uint32_t next = seen | locked;
-    if (was_woken) {
+    if ((seen & due) != 0) {
+      next = locked;
+    } else if (was_woken) {
       next = locked | (seen & waiting);
     } else if (seen != 0) {
       if (is_kept(seen)) return false;
       next += one_overtake;
     }
     // Pairs with the release in unlock() and unlock_slowly().
-    if (m.word.compare_exchange_weak(seen, next, order::acquire, order::relaxed)) return true;
+    if (m.word.compare_exchange_weak(seen, next, order::acquire, order::relaxed)) {
+      if ((seen & fresh) != 0) [[unlikely]]
+        m.until_due = detail::first_locks();
+      return true;
+    }
   }
   return false;
 }
@@ -145,12 +155,27 @@ bool lock_and_wait(mutex_core& m, const wait_limit& limit) {
   }
 }
 
+[[gnu::noinline]] bool lock_or_wait(mutex_core& m, const wait_limit& limit) {
+  if (!take_soon(m, false)) {
+    if (limit.is_over() || !lock_and_wait(m, limit.absolute())) return false;
+  }
+  holder_came(m.holder);
+  return true;
+}
+
 }  // namespace
 
 bool lock_slowly(mutex_core& m, const wait_limit& limit) {
-  if (take_soon(m, false)) return true;
-  if (limit.is_over()) return false;
-  return lock_and_wait(m, limit.absolute());
+  if (spend_calls(detail::locks_to_count(m))) [[unlikely]] {
+    return detail::call_late(limit, [&m](const wait_limit& l) { return lock_or_wait(m, l); });
+  }
+  if (!take(m, false)) return lock_or_wait(m, limit);
+  holder_came(m.holder);
+  return true;
+}
+
+void lock_uncounted(mutex_core& m) {
+  lock_or_wait(m, no_limit);
 }
 
 bool try_lock_slowly(mutex_core& m) noexcept {
@@ -158,6 +183,7 @@ bool try_lock_slowly(mutex_core& m) noexcept {
 }
 
 void unlock_slowly(mutex_core& m) {
+  bool leaves_due = false;
   for (;;) {
     std::uint32_t seen = m.word.load(order::relaxed);  // ordering: the load only proposes
     if ((seen & locked) == 0) {
@@ -165,8 +191,13 @@ void unlock_slowly(mutex_core& m) {
           "vigil::mutex::unlock: the mutex is not locked; unlock once for each lock, best with a "
           "std::unique_lock or std::scoped_lock");
     }
+    // With waiters each lock is counted, and the word is never due.
+    const bool is_due = m.until_due < 0;
+    if (is_due) m.until_due = locks_until_due - 1;
+    leaves_due |= is_due;
     if ((seen & waiting) == 0 || (seen & woken) != 0) {
-      const std::uint32_t next = (seen & (waiting | woken)) == 0 ? 0 : seen & ~locked;
+      const std::uint32_t free = leaves_due ? due : 0;
+      const std::uint32_t next = (seen & (waiting | woken)) == 0 ? free : seen & ~locked;
       // Pairs with the acquire in take(); the last touch (MU4).
       if (m.word.compare_exchange_strong(seen, next, order::release, order::relaxed)) return;
       continue;

@@ -1,5 +1,6 @@
 // once: idle -> running -> done, or back to idle if the function has thrown; then the
 // first waiter that goes on runs its own.
+#include "sched/turn_budget.hpp"
 #include "sync/wait_queue.hpp"
 
 #include <vigil/detail/sync_core.hpp>
@@ -8,7 +9,9 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
-bool begin_once(once_core& o, const wait_limit& limit) {
+namespace {
+
+bool begin_now(once_core& o, const wait_limit& limit) {
   // Keeps the context over all rounds, and releases it without the guard.
   caller self(limit);
   queue_guard guard(o.queue);
@@ -33,6 +36,12 @@ bool begin_once(once_core& o, const wait_limit& limit) {
     wait_in(detail::all_of(o.queue), own, self, wait_reason::once, guard, changes_nothing);
     guard.lock();
   }
+}
+
+}  // namespace
+
+bool begin_once(once_core& o, const wait_limit& limit) {
+  return in_turn(limit, [&o](const wait_limit& l) { return begin_now(o, l); });
 }
 
 void end_once(once_core& o, bool done) noexcept {

@@ -3,13 +3,13 @@
 // With n tokens in d nanoseconds a token is d units and a nanosecond brings n. So the
 // only time that is ever rounded is the instant of a reservation, which is rounded up.
 // The level may be negative: tokens that are reserved and have not come yet.
+#include "sched/turn_budget.hpp"
 #include "sync/wait_queue.hpp"
 
 #include <vigil/rate_limiter.hpp>
 
 #include <algorithm>
 #include <limits>
-#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -97,18 +97,22 @@ reservation rate_limiter::take(std::int64_t now, std::int64_t n, std::int64_t la
 
 bool rate_limiter::allow_at(clock::time_point now, std::int64_t n) {
   check_tokens(n);
-  const std::lock_guard lock(mutex_);
+  const detail::part_lock lock(mutex_);
   return static_cast<bool>(take(of(now), n, of(now)));
 }
 
 reservation rate_limiter::reserve_at(clock::time_point now, std::int64_t n) {
   check_tokens(n);
-  const std::lock_guard lock(mutex_);
+  const detail::part_lock lock(mutex_);
   return take(of(now), n, never);
 }
 
 bool rate_limiter::wait_within(std::int64_t n, const detail::wait_limit& limit) {
   check_tokens(n);
+  return detail::in_turn(limit, [this, n](const detail::wait_limit& l) { return wait_now(n, l); });
+}
+
+bool rate_limiter::wait_now(std::int64_t n, const detail::wait_limit& limit) {
   const detail::kept_limit kept(limit);  // over all rounds
   nanos now = of(clock::now());
   const nanos latest = limit.as_deadline(now);
@@ -116,7 +120,7 @@ bool rate_limiter::wait_within(std::int64_t n, const detail::wait_limit& limit) 
   for (;; now = of(clock::now())) {
     const std::uint64_t seen = changes();
     {
-      const std::lock_guard lock(mutex_);
+      const detail::part_lock lock(mutex_);
       if (n > burst_ && !rate_.is_unlimited()) {
         throw std::invalid_argument("vigil::rate_limiter::wait: " + std::to_string(n) +
                                     " tokens are more than the burst (" + std::to_string(burst_) +
@@ -183,7 +187,7 @@ void rate_limiter::tell_change() noexcept {
 // Later reservations count on the tokens that come after this one's time: those stay
 // taken.
 void rate_limiter::give_back(std::int64_t at, std::int64_t n) noexcept {
-  const std::lock_guard lock(mutex_);
+  const detail::part_lock lock(mutex_);
   const nanos now = of(clock::now());
   if (rate_.is_unlimited() || at <= now) return;
   const wide back = static_cast<wide>(n) * rate_.nanoseconds_ -
@@ -221,7 +225,7 @@ void rate_limiter::change_to(const rate& r) noexcept {
 
 void rate_limiter::set_rate(const rate& r) {
   {
-    const std::lock_guard lock(mutex_);
+    const detail::part_lock lock(mutex_);
     change_to(r);
   }
   tell_change();
@@ -230,7 +234,7 @@ void rate_limiter::set_rate(const rate& r) {
 void rate_limiter::set_burst(std::int64_t burst) {
   check_burst(burst);
   {
-    const std::lock_guard lock(mutex_);
+    const detail::part_lock lock(mutex_);
     advance(of(clock::now()));
     burst_ = burst;
     level_ = std::min(level_, full());
@@ -239,17 +243,17 @@ void rate_limiter::set_burst(std::int64_t burst) {
 }
 
 rate rate_limiter::limit() const {
-  const std::lock_guard lock(mutex_);
+  const detail::part_lock lock(mutex_);
   return rate_;
 }
 
 std::int64_t rate_limiter::burst() const {
-  const std::lock_guard lock(mutex_);
+  const detail::part_lock lock(mutex_);
   return burst_;
 }
 
 std::int64_t rate_limiter::tokens() const {
-  const std::lock_guard lock(mutex_);
+  const detail::part_lock lock(mutex_);
   if (rate_.is_unlimited()) return burst_;
   const nanos now = of(clock::now());
   wide level = level_;

@@ -1,5 +1,6 @@
 // semaphore: a count of permits and its waiters, both under the queue's lock. The
 // invariants stand in wait_queue.hpp.
+#include "sched/turn_budget.hpp"
 #include "sync/wait_case.hpp"
 #include "sync/wait_queue.hpp"
 
@@ -37,10 +38,9 @@ bool take_now(counter_core& s, std::int64_t n) noexcept {
   return true;
 }
 
-}  // namespace
-
-bool acquire_permits(counter_core& s, std::int64_t n, const wait_limit& limit) {
-  refuse_negative("vigil::semaphore::acquire: the number of permits", n);
+[[gnu::always_inline]] inline bool acquire_now(counter_core& s,
+                                               std::int64_t n,
+                                               const wait_limit& limit) {
   if (n == 0) return true;
   queue_guard guard(s.queue);
   if (take_now(s, n)) return true;
@@ -56,6 +56,16 @@ bool acquire_permits(counter_core& s, std::int64_t n, const wait_limit& limit) {
                  wait_reason::semaphore,
                  guard,
                  [&s](wake_list& claimed) noexcept { grant(s, claimed); });
+}
+
+}  // namespace
+
+bool acquire_permits(counter_core& s, std::int64_t n, const wait_limit& limit) {
+  refuse_negative("vigil::semaphore::acquire: the number of permits", n);
+  if (spend_calls()) [[unlikely]] {
+    return detail::call_late(limit, [&s, n](const wait_limit& l) { return acquire_now(s, n, l); });
+  }
+  return acquire_now(s, n, limit);
 }
 
 bool try_acquire_permits(counter_core& s, std::int64_t n) {

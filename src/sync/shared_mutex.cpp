@@ -2,6 +2,9 @@
 //
 //   word   exclusive  a writer is inside
 //          waiting    a queue is not empty; changed under the queue's lock only
+//          due        the next lock is counted (lock_turns.hpp); only while nobody
+//                     waits and no writer is inside
+//          fresh      with due alone: no lock has been left out yet
 //          readers    how many are inside, in the bits above
 //
 // SM1 While `waiting` is set, callers come in only through settle(), under the queue's
@@ -11,6 +14,7 @@
 // SM3 With `waiting` clear, the release of the word is the last touch. Otherwise the
 //     release of the queue's lock is: a waiter has to take that lock, or is not delivered
 //     before the release.
+#include "sync/lock_turns.hpp"
 #include "sync/wait_case.hpp"
 #include "sync/wait_queue.hpp"
 
@@ -25,7 +29,8 @@ namespace {
 using word = shared_mutex_core;
 
 // The bits that keep a caller out.
-constexpr std::uint32_t keeps_writers_out = ~std::uint32_t{0};
+constexpr std::uint32_t is_free = word::due | word::fresh;  // as is 0
+constexpr std::uint32_t keeps_writers_out = ~is_free;
 constexpr std::uint32_t keeps_readers_out = word::exclusive | word::waiting;
 
 enum class after : std::uint8_t { writer, reader, giving_up };
@@ -75,12 +80,21 @@ void settle(shared_mutex_core& m, after event, wake_list& claimed) noexcept {
   }
 }
 
+// Called by the one that has come in.
+void count_from_here(shared_mutex_core& m, std::uint32_t seen) noexcept {
+  // ordering: a count, which may lose some.
+  if ((seen & word::fresh) != 0) m.until_due.store(detail::first_locks(), order::relaxed);
+}
+
 bool try_now(shared_mutex_core& m, std::uint32_t keeps_out, std::uint32_t comes_in) noexcept {
   std::uint32_t seen = m.word.load(order::relaxed);  // ordering: the load only proposes
   while ((seen & keeps_out) == 0) {
     // Pairs with the releases of the holders that have left.
-    if (m.word.compare_exchange_weak(seen, seen + comes_in, order::acquire, order::relaxed))
+    if (m.word.compare_exchange_weak(
+            seen, (seen & ~is_free) + comes_in, order::acquire, order::relaxed)) {
+      count_from_here(m, seen);
       return true;
+    }
   }
   return false;
 }
@@ -90,9 +104,13 @@ bool announce(shared_mutex_core& m, std::uint32_t keeps_out, std::uint32_t comes
   std::uint32_t seen = m.word.load(order::relaxed);  // ordering: the load only proposes
   for (;;) {
     const bool free = (seen & keeps_out) == 0;
-    const std::uint32_t next = free ? seen + comes_in : seen | word::waiting;
+    const std::uint32_t next =
+        free ? (seen & ~is_free) + comes_in : (seen & ~is_free) | word::waiting;
     // Pairs with the releases of the holders that have left.
-    if (m.word.compare_exchange_weak(seen, next, order::acquire, order::relaxed)) return !free;
+    if (m.word.compare_exchange_weak(seen, next, order::acquire, order::relaxed)) {
+      count_from_here(m, seen);
+      return !free;
+    }
   }
 }
 
@@ -115,9 +133,7 @@ bool wait_for_turn(shared_mutex_core& m,
   });
 }
 
-}  // namespace
-
-bool lock_slowly(shared_mutex_core& m, const wait_limit& limit) {
+[[gnu::noinline]] bool wait_to_write(shared_mutex_core& m, const wait_limit& limit) {
   return wait_for_turn(m,
                        writers_of(m),
                        keeps_writers_out,
@@ -127,7 +143,7 @@ bool lock_slowly(shared_mutex_core& m, const wait_limit& limit) {
                        limit);
 }
 
-bool lock_shared_slowly(shared_mutex_core& m, const wait_limit& limit) {
+[[gnu::noinline]] bool wait_to_read(shared_mutex_core& m, const wait_limit& limit) {
   return wait_for_turn(m,
                        readers_of(m),
                        keeps_readers_out,
@@ -135,6 +151,49 @@ bool lock_shared_slowly(shared_mutex_core& m, const wait_limit& limit) {
                        wait_reason::shared_mutex_read,
                        "shared_mutex::lock_shared",
                        limit);
+}
+
+bool write_now(shared_mutex_core& m, const wait_limit& limit) {
+  if (!try_now(m, keeps_writers_out, word::exclusive) && !wait_to_write(m, limit)) return false;
+  holder_came(m.holder);
+  return true;
+}
+
+bool read_now(shared_mutex_core& m, const wait_limit& limit) {
+  return try_now(m, keeps_readers_out, word::one_reader) || wait_to_read(m, limit);
+}
+
+// The bit that an unlock leaves if nobody waits: `due` if it is time to. Readers inside
+// do not matter: there may always be one.
+std::uint32_t free_word(shared_mutex_core& m) noexcept {
+  // ordering: a count, which may lose some.
+  if (m.until_due.load(order::relaxed) >= 0) return 0;
+  m.until_due.store(locks_until_due - 1, order::relaxed);  // ordering: as above
+  return word::due;
+}
+
+}  // namespace
+
+bool lock_slowly(shared_mutex_core& m, const wait_limit& limit) {
+  if (spend_calls(detail::locks_to_count(m))) [[unlikely]] {
+    return detail::call_late(limit, [&m](const wait_limit& l) { return write_now(m, l); });
+  }
+  return write_now(m, limit);
+}
+
+bool lock_shared_slowly(shared_mutex_core& m, const wait_limit& limit) {
+  if (spend_calls(detail::locks_to_count(m))) [[unlikely]] {
+    return detail::call_late(limit, [&m](const wait_limit& l) { return read_now(m, l); });
+  }
+  return read_now(m, limit);
+}
+
+bool try_lock_slowly(shared_mutex_core& m) noexcept {
+  return try_now(m, keeps_writers_out, word::exclusive);
+}
+
+bool try_lock_shared_slowly(shared_mutex_core& m) noexcept {
+  return try_now(m, keeps_readers_out, word::one_reader);
 }
 
 void unlock_slowly(shared_mutex_core& m) {
@@ -147,7 +206,8 @@ void unlock_slowly(shared_mutex_core& m) {
     }
     if ((seen & word::waiting) == 0) {
       // Pairs with the acquires of those that come in; the last touch (SM3).
-      if (m.word.compare_exchange_strong(seen, 0, order::release, order::relaxed)) return;
+      if (m.word.compare_exchange_strong(seen, free_word(m), order::release, order::relaxed))
+        return;
       continue;
     }
     wake_list claimed;
@@ -164,6 +224,7 @@ void unlock_slowly(shared_mutex_core& m) {
 }
 
 void unlock_shared_slowly(shared_mutex_core& m) {
+  const std::uint32_t left = free_word(m);
   for (;;) {
     std::uint32_t seen = m.word.load(order::relaxed);  // ordering: the load only proposes
     if (!has_readers(seen)) {
@@ -173,8 +234,9 @@ void unlock_shared_slowly(shared_mutex_core& m) {
     }
     const std::uint32_t next = seen - word::one_reader;
     if ((seen & word::waiting) == 0 || has_readers(next)) {
+      const std::uint32_t last = (seen & word::waiting) == 0 ? next | left : next;
       // Pairs with the acquires of those that come in; the last touch (SM3).
-      if (m.word.compare_exchange_strong(seen, next, order::release, order::relaxed)) return;
+      if (m.word.compare_exchange_strong(seen, last, order::release, order::relaxed)) return;
       continue;
     }
     wake_list claimed;

@@ -1,6 +1,7 @@
 #include "base/assert.hpp"
 #include "runtime/runtime_core.hpp"
 
+#include <vigil/detail/sync_core.hpp>
 #include <vigil/testing.hpp>
 
 #include <cstdlib>
@@ -9,6 +10,20 @@
 namespace vigil::inline VIGIL_ABI::testing {
 
 namespace detail_virtual {
+
+namespace {
+
+class watched_locks {
+ public:
+  watched_locks() noexcept { detail::locks_are_watched.fetch_add(detail::lock_watch::virtual_run); }
+
+  ~watched_locks() { detail::locks_are_watched.fetch_sub(detail::lock_watch::virtual_run); }
+
+  watched_locks(const watched_locks&) = delete;
+  watched_locks& operator=(const watched_locks&) = delete;
+};
+
+}  // namespace
 
 void run_main(const virtual_options& options, detail::call_ref main) {
   detail::scheduler_options o = detail::checked(options.runtime);
@@ -20,6 +35,8 @@ void run_main(const virtual_options& options, detail::call_ref main) {
     o.seed = given != nullptr ? std::strtoull(given, nullptr, 0) : 0;
     if (o.seed == 0) o.seed = 1;
   }
+  // For this run alone a lock's fast path is closed (sync/lock_turns.hpp).
+  const watched_locks watched;
   runtime rt = detail::runtime_access::over(std::make_unique<detail::runtime_core>(o));
   try {
     detail::scheduler& sched = detail::runtime_access::core_of(rt).sched;

@@ -375,7 +375,7 @@ TEST_SUITE("lock cases") {
 
   TEST_CASE("the noted holder is the fiber that has selected") {
     in_virtual([] {
-      vigil::detail::holders_are_noted = true;
+      vigil::detail::locks_are_watched |= vigil::detail::lock_watch::notes_holders;
       vigil::mutex m;
       vigil::shared_mutex s;
       const auto& m_core = vigil::detail::core_access::of(m);
@@ -398,7 +398,7 @@ TEST_SUITE("lock cases") {
       select(on_lock_shared(s), on_timeout(1s));
       CHECK(s_core.holder == 0);
       s.unlock_shared();
-      vigil::detail::holders_are_noted = false;
+      vigil::detail::locks_are_watched &= ~vigil::detail::lock_watch::notes_holders;
     });
   }
 

@@ -6,10 +6,12 @@
 #include "prove.hpp"
 #include "sync/mutex.hpp"
 
+#include <vigil/cases.hpp>
 #include <vigil/sync.hpp>
 #include <vigil/vigil.hpp>
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -32,10 +34,12 @@ void look_once() {
   vigil::detail::mutex_looks.store(0, std::memory_order_relaxed);
 }
 
+enum class leaves : std::uint8_t { free, due };
+
 // Each thread locks it so many times; `overtakes`: how often a woken waiter may be
-// overtaken.
-auto in_turn(std::vector<int> threads, unsigned overtakes = 1024) {
-  return [threads, overtakes] {
+// overtaken. `each`: what an unlock leaves that has no waiters.
+auto in_turn(std::vector<int> threads, unsigned overtakes = 1024, leaves each = leaves::free) {
+  return [threads, overtakes, each] {
     look_once();
     vigil::detail::mutex_overtakes.store(overtakes, std::memory_order_relaxed);
     vigil::mutex m;
@@ -44,9 +48,14 @@ auto in_turn(std::vector<int> threads, unsigned overtakes = 1024) {
       for (int i = 0; i < times; ++i) {
         m.lock();
         ++count;  // a data race if two threads are inside
+        if (each == leaves::due) vigil::detail::core_access::of(m).until_due = 0;
         m.unlock();
       }
     };
+    if (each == leaves::due) {
+      work(1);  // it is no new one any more
+      count = 0;
+    }
     std::vector<std::thread> others;
     int sum = threads.front();
     for (std::size_t i = 1; i < threads.size(); ++i) {
@@ -75,6 +84,46 @@ TEST_CASE("mutex: three threads, some overtaken on their way") {
   prove("mutex: three threads, nobody is overtaken", in_turn({1, 1, 1}, 0));
   prove("mutex: two threads, three times and once", in_turn({3, 1}));
   prove("mutex: two threads, three times and once, overtaken once", in_turn({3, 1}, 1));
+}
+
+TEST_CASE("mutex: each unlock leaves it due") {
+  prove("mutex: two threads, due", in_turn({1, 1}, 1024, leaves::due), also::unbounded);
+  prove("mutex: two threads, twice and once, due", in_turn({2, 1}, 1024, leaves::due));
+  prove("mutex: three threads, due", in_turn({1, 1, 1}, 1024, leaves::due));
+  prove("mutex: three threads, due, nobody is overtaken", in_turn({1, 1, 1}, 0, leaves::due));
+}
+
+TEST_CASE("shared_mutex: each unlock leaves it due") {
+  prove("shared_mutex: a writer and two readers, due", [] {
+    vigil::shared_mutex m;
+    int value = 0;
+    const auto is_due = [&] {
+      vigil::detail::core_access::of(m).until_due.store(0, std::memory_order_relaxed);
+    };
+    m.lock();
+    is_due();
+    m.unlock();
+    std::thread reader([&] {
+      m.lock_shared();
+      model::require(value == 0 || value == 1, "the writer is not inside");
+      is_due();
+      m.unlock_shared();
+    });
+    std::thread writer([&] {
+      m.lock();
+      ++value;
+      is_due();
+      m.unlock();
+    });
+    m.lock_shared();
+    model::require(value == 0 || value == 1, "the writer is not inside");
+    is_due();
+    m.unlock_shared();
+    reader.join();
+    writer.join();
+    model::require(m.try_lock(), "it is free at the end");
+    m.unlock();
+  });
 }
 
 TEST_CASE("mutex: a thread that gives up has nothing, leaves nothing, and blocks no other") {

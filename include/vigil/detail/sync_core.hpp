@@ -23,26 +23,46 @@ struct wait_queue : birth {
   queued_wait* last = nullptr;
 };
 
+// Locks are counted as the calls of src/sched/turn_budget.hpp are, but a lock that finds
+// its mutex free knows no fiber. So the unlocks count, and each so many leave the mutex
+// `due`, free but for fast paths, for a lock that comes to the library and is counted
+// for all. src/sync/lock_turns.hpp
+inline constexpr int locks_until_due = 64;
+
 struct mutex_core {
   constexpr explicit mutex_core(const site& from) noexcept : queue(from) {}
 
   static constexpr std::uint32_t locked = 1;
+  static constexpr std::uint32_t due = 8;     // nobody holds it or waits
+  static constexpr std::uint32_t fresh = 16;  // with due: no lock has been left out yet
 
   // 0 means free, with no waiters. src/sync/mutex.cpp has the other bits.
-  std::atomic<std::uint32_t> word{0};
+  std::atomic<std::uint32_t> word{due | fresh};
+  int until_due = 0;  // in unlocks; the holder's
   wait_queue queue;
   // If holders are noted: twice the number of the fiber, or an odd number for a thread.
   std::atomic<std::uint64_t> holder{0};
 };
 
-// Whether each lock notes who holds it, for those who look inside. Off by default: the
-// price is a tenth of an uncontended lock.
-VIGIL_API extern std::atomic<bool> holders_are_noted;
+// Why each lock comes to the library: a sum of these. 0 by default.
+struct lock_watch {
+  static constexpr std::uint32_t notes_holders = 1;  // for those who look inside
+  static constexpr std::uint32_t checks_calls = 2;   // vigil-lock-check
+  static constexpr std::uint32_t virtual_run = 4;    // for each one that is under way
+};
+
+VIGIL_API extern std::atomic<std::uint32_t> locks_are_watched;
+
+inline bool is_each_lock_watched() noexcept {
+  // ordering: a setting.
+  return locks_are_watched.load(std::memory_order_relaxed) != 0;
+}
+
+// Notes the caller, if holders are noted.
 VIGIL_API void note_holder(std::atomic<std::uint64_t>& holder) noexcept;
 
 inline void holder_came(std::atomic<std::uint64_t>& holder) noexcept {
-  // ordering: a setting.
-  if (holders_are_noted.load(std::memory_order_relaxed)) [[unlikely]]
+  if (is_each_lock_watched()) [[unlikely]]
     note_holder(holder);
 }
 
@@ -53,11 +73,14 @@ inline void holder_goes(std::atomic<std::uint64_t>& holder) noexcept {
     holder.store(0, std::memory_order_relaxed);
 }
 
-// Returns true if the mutex is now locked, false if the limit has come. A stop does not
-// end the wait.
+// Returns true if the mutex is now locked, and its holder noted; false if the limit has
+// come. A stop does not end the wait.
 // Waits: throws wrong_place, deadlock (options::on_deadlock).
 VIGIL_API bool lock_slowly(mutex_core& m, const wait_limit& limit);
 VIGIL_API bool try_lock_slowly(mutex_core& m) noexcept;
+// As part of a call that does not give its worker away unless it waits.
+// Waits: throws wrong_place, deadlock (options::on_deadlock).
+VIGIL_API void lock_uncounted(mutex_core& m);
 VIGIL_API void unlock_slowly(mutex_core& m);
 
 struct shared_mutex_core {
@@ -65,9 +88,13 @@ struct shared_mutex_core {
 
   static constexpr std::uint32_t exclusive = 1;
   static constexpr std::uint32_t waiting = 2;
-  static constexpr std::uint32_t one_reader = 4;
+  static constexpr std::uint32_t due = 4;  // as a mutex's
+  static constexpr std::uint32_t fresh = 8;
+  static constexpr std::uint32_t one_reader = 16;
 
-  std::atomic<std::uint32_t> word{0};
+  std::atomic<std::uint32_t> word{due | fresh};
+  // In unlocks, of readers as well. One that is lost, of two at a time, makes it late.
+  std::atomic<int> until_due{0};
   wait_queue queue;  // the writers; its lock guards both
   queued_wait* first_reader = nullptr;
   queued_wait* last_reader = nullptr;
@@ -79,6 +106,8 @@ VIGIL_API bool lock_slowly(shared_mutex_core& m, const wait_limit& limit);
 VIGIL_API void unlock_slowly(shared_mutex_core& m);
 // Waits: throws wrong_place, deadlock (options::on_deadlock).
 VIGIL_API bool lock_shared_slowly(shared_mutex_core& m, const wait_limit& limit);
+VIGIL_API bool try_lock_slowly(shared_mutex_core& m) noexcept;
+VIGIL_API bool try_lock_shared_slowly(shared_mutex_core& m) noexcept;
 VIGIL_API void unlock_shared_slowly(shared_mutex_core& m);
 
 struct condition_core {
