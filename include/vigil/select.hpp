@@ -82,7 +82,9 @@ template <class F = detail::nothing>
   return on_recv(receiver<void>(detail::channel_handle(detail::done_of(ctx))), std::move(f));
 }
 
-// Taken if no other case is ready, so that the select does not wait. At most one.
+// Taken if no other case is ready, so that the select does not wait. At most one. The
+// select is a call that may wait even so: in a loop it lets other fibers go first now and
+// then (options::turn_budget).
 template <class F = detail::nothing>
 [[nodiscard]] auto otherwise(F f = {}) {
   return detail::time_case<F>(detail::select_case::kind::otherwise, detail::no_limit, std::move(f));

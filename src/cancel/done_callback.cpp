@@ -8,6 +8,7 @@
 // them takes the registration out. If that was the end, the registration's lock decides
 // between the end and stop_and_wait whether the timer is armed.
 #include "cancel/context_core.hpp"
+#include "sched/turn_budget.hpp"
 #include "timer/timer_service.hpp"
 
 #include <vigil/error.hpp>
@@ -132,7 +133,7 @@ bool stop(done_registration* r) noexcept {
 }
 
 bool stop_and_wait(done_registration* r, const wait_limit& limit) {
-  return r->stop_and_wait(limit);
+  return in_turn(limit, [r](const wait_limit& l) { return r->stop_and_wait(l); });
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

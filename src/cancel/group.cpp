@@ -2,11 +2,13 @@
 #include "cancel/object_view.hpp"
 #include "sched/run/process_fork.hpp"
 #include "sched/scheduler.hpp"
+#include "sched/turn_budget.hpp"
 #include "sched/wait/caller.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/group.hpp>
 
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -38,7 +40,13 @@ void group_core::fail_unstarted() noexcept {
   fail(ctx().cause());
 }
 
+// Without a limit nothing is ever waited for.
 bool group_core::take(const char* call) {
+  if (limit_ == std::numeric_limits<std::size_t>::max()) return take_now(call);
+  return in_turn(no_limit, [this, call](const wait_limit&) { return take_now(call); });
+}
+
+bool group_core::take_now(const char* call) {
   if (!lock_to_start(call)) return false;
   if (taken_ < limit_) {
     ++taken_;
@@ -173,9 +181,14 @@ bool group_core::ask_some_to_stop() noexcept {
 }
 
 // False if the deadline came first.
-bool group_core::wait(const wait_limit& limit,
-                      const char* call,
-                      bool last) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+bool group_core::wait(const wait_limit& limit, const char* call, bool last) {
+  return in_turn(limit,
+                 [this, call, last](const wait_limit& l) { return wait_now(l, call, last); });
+}
+
+bool group_core::wait_now(const wait_limit& limit,
+                          const char* call,
+                          bool last) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   caller self(limit.absolute());  // for all laps
   for (;;) {
     const bool over = self.limit().is_over();

@@ -68,6 +68,9 @@ class group_core {
   const context& ctx() const noexcept { return made_.ctx; }
 
  private:
+  bool take_now(const char* call);
+  bool wait_now(const wait_limit& limit, const char* call, bool last);
+
   struct member {
     fiber* self;
     bool is_asked = false;  // to stop

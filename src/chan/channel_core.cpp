@@ -1,5 +1,6 @@
 #include "chan/channel_core.hpp"
 
+#include "sched/turn_budget.hpp"
 #include "sched/wait/caller.hpp"
 #include "sched/wait/wake_list.hpp"
 
@@ -256,7 +257,7 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
   return channel_status::timeout;
 }
 
-channel_status operate(channel_core* c, direction d, void* value, const wait_limit& limit)
+channel_status operate_now(channel_core* c, direction d, void* value, const wait_limit& limit)
     VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   if (c == nullptr)
     return detail::wait_on_nothing(
@@ -265,6 +266,22 @@ channel_status operate(channel_core* c, direction d, void* value, const wait_lim
   const attempt done = try_now(*c, d, value);
   if (done.status != channel_status::not_ready) return finish(*c, done);
   return limit.is_timed() ? wait_in_time(*c, d, value, limit) : wait_for_peer(*c, d, value, limit);
+}
+
+// Gives way first. The caller's handle may be gone afterwards.
+[[gnu::noinline]] channel_status operate_later(channel_core* c,
+                                               direction d,
+                                               void* value,
+                                               const wait_limit& limit) {
+  const channel_handle kept = channel_handle::to(c);
+  const late_call late(limit);
+  return operate_now(c, d, value, late.limit());
+}
+
+channel_status operate(channel_core* c, direction d, void* value, const wait_limit& limit) {
+  if (spend_calls()) [[unlikely]]
+    return operate_later(c, d, value, limit);
+  return operate_now(c, d, value, limit);
 }
 
 channel_status try_operate(channel_core* c, direction d, void* value) noexcept {

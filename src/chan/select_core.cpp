@@ -2,6 +2,7 @@
 
 #include "chan/channel_core.hpp"
 #include "chan/selecting.hpp"
+#include "sched/turn_budget.hpp"
 #include "sched/wait/caller.hpp"
 
 #include <stdexcept>
@@ -87,6 +88,14 @@ std::size_t select_one(select_case* const* cases, std::size_t count, choice mode
   return select_among(cases, count, mode);
 }
 
+[[gnu::noinline]] std::size_t select_later(select_case* const* cases,
+                                           std::size_t count,
+                                           choice mode) {
+  const kept_cases kept(cases, count);
+  const late_call late;
+  return select_one(cases, count, mode);
+}
+
 }  // namespace
 
 void throw_select_within() {
@@ -96,6 +105,8 @@ void throw_select_within() {
 }
 
 std::size_t select(select_case* const* cases, std::size_t count, choice mode) {
+  if (spend_calls()) [[unlikely]]
+    return detail::select_later(cases, count, mode);
   return detail::select_one(cases, count, mode);
 }
 

@@ -34,6 +34,31 @@ bool is_near(const select_case& c) noexcept {
   return source == nullptr || !source->is_far();
 }
 
+kept_cases::kept_cases(select_case* const* cases, std::size_t count) {
+  objects_.reserve(count);
+  times_.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    select_case& c = *cases[i];
+    if (c.type == select_case::kind::waits && c.object != nullptr) {
+      c.table->retain(c.object);
+      objects_.push_back({c.table, c.object});
+    } else if (c.type == select_case::kind::timed) {
+      if (c.limit.cancelled_by != nullptr) retain(c.limit.cancelled_by);
+      times_.push_back({&c, c.limit});
+      if (c.limit.is_relative() && c.limit.nanoseconds > 0) c.limit = c.limit.absolute();
+    }
+  }
+}
+
+kept_cases::~kept_cases() {
+  for (const kept_time& t : times_) {
+    t.of->limit = t.given;
+    if (t.given.cancelled_by != nullptr) release(t.given.cancelled_by);
+  }
+  for (const kept_object& o : objects_)
+    o.table->release(o.object);
+}
+
 selecting::selecting(select_case* const* cases, std::size_t count, choice mode)
     : cases_(cases), mode_(mode) {
   for (index_array* const a : {&near_, &order_, &locks_})

@@ -117,6 +117,32 @@ class selecting {
   bool keeps_objects_ = false;  // those that are waited for (CH5)
 };
 
+// Keeps what a select was given while it gives way: the objects, the contexts of its
+// limits, and the deadlines that its timeouts mean now. Afterwards each case has its own
+// timeout again.
+class kept_cases {
+ public:
+  // Throws std::bad_alloc.
+  kept_cases(select_case* const* cases, std::size_t count);
+  ~kept_cases();
+  kept_cases(const kept_cases&) = delete;
+  kept_cases& operator=(const kept_cases&) = delete;
+
+ private:
+  struct kept_object {
+    const case_table* table;
+    void* object;
+  };
+
+  struct kept_time {
+    select_case* of;
+    wait_limit given;
+  };
+
+  boost::container::small_vector<kept_object, 8> objects_;
+  boost::container::small_vector<kept_time, 2> times_;
+};
+
 // Whether a look at the case may find something.
 bool is_near(const select_case& c) noexcept;
 

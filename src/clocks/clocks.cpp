@@ -3,6 +3,7 @@
 #include "clocks/clock_channel.hpp"
 #include "clocks/clock_hub.hpp"
 #include "sched/scheduler.hpp"
+#include "sched/turn_budget.hpp"
 #include "sched/wait/caller.hpp"
 
 #include <vigil/clocks.hpp>
@@ -89,12 +90,10 @@ std::int64_t now_on(clock_kind kind) noexcept {
   return clock_hub::now_in(current_scheduler(), kind);
 }
 
+namespace {
+
 // Each round waits for the present image of the deadline (CK1).
-void sleep_on(clock_kind kind, std::int64_t when, const wait_limit& limit) {
-  if (when == never) {
-    sleep(limit.until(never));
-    return;
-  }
+void sleep_on_now(clock_kind kind, std::int64_t when, const wait_limit& limit) {
   caller self(limit);
   if (!self.is_fiber()) {
     require_fiber(kind == clock_kind::wall ? "wall::sleep_until"
@@ -111,6 +110,16 @@ void sleep_on(clock_kind kind, std::int64_t when, const wait_limit& limit) {
     caller timed(limit.until(hub.image(kind, when)));
     self.throw_if_ended(timed.wait(t, wait_reason::sleep));
   } while (hub.now(kind) < when);
+}
+
+}  // namespace
+
+void sleep_on(clock_kind kind, std::int64_t when, const wait_limit& limit) {
+  if (when == never) {
+    sleep(limit.until(never));
+    return;
+  }
+  in_turn(limit, [kind, when](const wait_limit& l) { sleep_on_now(kind, when, l); });
 }
 
 // --- timers and tickers with a channel

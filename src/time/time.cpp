@@ -1,4 +1,5 @@
 #include "sched/scheduler.hpp"
+#include "sched/turn_budget.hpp"
 #include "sched/wait/caller.hpp"
 
 #include <vigil/time.hpp>
@@ -28,9 +29,7 @@ outcome wait_for_time(caller& self) {
   return self.wait(self.open(), wait_reason::sleep);
 }
 
-}  // namespace
-
-void sleep(const wait_limit& limit) {
+[[gnu::always_inline]] inline void sleep_now(const wait_limit& limit) {
   caller self(limit);
   if (!self.is_fiber()) {
     require_fiber(limit.is_relative() ? "sleep_for" : "sleep_until");
@@ -38,6 +37,14 @@ void sleep(const wait_limit& limit) {
   if (self.may_not_wait()) self.refuse("sleep");
   if (limit.is_over()) return;
   self.throw_if_ended(wait_for_time(self));
+}
+
+}  // namespace
+
+void sleep(const wait_limit& limit) {
+  if (spend_calls()) [[unlikely]]
+    return detail::call_late(limit, [](const wait_limit& l) { sleep_now(l); });
+  sleep_now(limit);
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -1,4 +1,5 @@
 #include "sched/run/process_fork.hpp"
+#include "sched/turn_budget.hpp"
 #include "time/timer_channel.hpp"
 #include "timer/timer_service.hpp"
 
@@ -89,7 +90,9 @@ bool stop(timer_record* record) noexcept {
 }
 
 bool stop_and_wait(timer_record* record, const wait_limit& limit) {
-  return record->service->stop_and_wait(*record, limit);
+  return in_turn(limit, [record](const wait_limit& l) {
+    return record->service->stop_and_wait(*record, l);
+  });
 }
 
 bool reset(timer_record* record, std::int64_t delay) {

@@ -116,6 +116,37 @@ TEST_SUITE("lock check") {
     CHECK(count_of(child.output, "locks_the_ledger") == 1);
   }
 
+  TEST_CASE("child: calls that are served at once" * doctest::skip()) {
+    run_checked([] {
+      const auto c = vigil::make_channel<int>(1);
+      vigil::mutex mine;
+      std::mutex m;
+      locks_the_ledger(m);
+      c.send(1);
+      c.recv();
+      vigil::select(vigil::on_recv(c), vigil::otherwise());
+      mine.lock();
+      mine.unlock();
+      static_cast<void>(c.try_send(1));
+      static_cast<void>(c.try_recv());
+      static_cast<void>(mine.try_lock());
+      mine.unlock();
+      {
+        const vigil::this_fiber::no_park stays;  // where they do not switch
+        c.send(1);
+        c.recv();
+      }
+      m.unlock();
+      c.send(1);
+    });
+  }
+
+  TEST_CASE("a call that may wait is reported if it is served at once, and a try is not") {
+    const child_result child = reported("child: calls that are served at once", 0);
+    CHECK(count_of(child.output, "has made a call that may wait") == 4);
+    CHECK(count_of(child.output, "locks_the_ledger") == 4);
+  }
+
   TEST_CASE("child: a pinned fiber" * doctest::skip()) {
     run_checked([] {
       const vigil::this_fiber::pin stays;

@@ -5,6 +5,7 @@
 #include "sched/fiber/written_name.hpp"
 #include "sched/run/process_fork.hpp"
 #include "sched/scheduler.hpp"
+#include "sched/turn_budget.hpp"
 #include "sched/wait/caller.hpp"
 #include "sched/wait/case_table.hpp"
 
@@ -168,13 +169,14 @@ void check_join(const fiber_core* core) {
 }
 
 bool wait_for_end(fiber_core* core, const wait_limit& limit) {
-  if (!wait_to_join(core, limit)) return false;
+  const auto wait = [core](const wait_limit& l) { return wait_to_join(core, l); };
+  if (!detail::in_turn(limit, wait)) return false;
   leave_joinable(core);
   return true;
 }
 
 void join(fiber_core* core, const wait_limit& limit) {
-  wait_to_join(core, limit);
+  detail::in_turn(limit, [core](const wait_limit& l) { return wait_to_join(core, l); });
 }
 
 // --- the case of on_join()
