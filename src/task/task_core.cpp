@@ -5,6 +5,7 @@
 #include "sched/run/process_fork.hpp"
 #include "sched/run/process_terminate.hpp"
 #include "sched/scheduler.hpp"
+#include "sched/turn_budget.hpp"
 #include "sched/wait/caller.hpp"
 #include "sched/wait/case_table.hpp"
 #include "task/task_service.hpp"
@@ -206,7 +207,7 @@ task_join_end wait_as_task_joiner(task_core& t, caller& self) {
 }
 
 // True if the task, which is not the caller's own, has ended.
-bool wait_for_other(task_core& t, const wait_limit& limit) {
+bool wait_for_other_now(task_core& t, const wait_limit& limit) {
   if (has_ended(t)) return true;
   if (limit.is_over()) return false;
   caller self(limit);
@@ -214,6 +215,10 @@ bool wait_for_other(task_core& t, const wait_limit& limit) {
   const task_join_end result = wait_as_task_joiner(t, self);
   if (result == task_join_end::refused) throw_second_task_join();
   return result == task_join_end::ended;
+}
+
+bool wait_for_other(task_core& t, const wait_limit& limit) {
+  return in_turn(limit, [&t](const wait_limit& l) { return wait_for_other_now(t, l); });
 }
 
 }  // namespace

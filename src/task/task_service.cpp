@@ -2,16 +2,14 @@
 
 #include "base/assert.hpp"
 #include "sched/fiber/park.hpp"
-#include "sched/report/fiber_dump.hpp"
+#include "sched/turn_budget.hpp"
 #include "sched/wait/wake_list.hpp"
-#include "task/shown_tasks.hpp"
 #include "timer/system_fiber.hpp"
 
 #include <vigil/detail/callable.hpp>
 #include <vigil/error.hpp>
 #include <vigil/post.hpp>
 
-#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -64,14 +62,18 @@ void task_service::queue(task_core& t) noexcept {
   bool wanted = false;
   {
     const lock_guard guard(lock_);
-    if (t.stop_flag.load()) {
-      ready_.push_front(t);  // the destructor of its handle may wait, and keep a stack
-    } else {
-      ready_.push_back(t);
-    }
+    put_in_queue(t);
     wanted = wants_spare();
   }
   if (wanted) ready_one();
+}
+
+void task_service::put_in_queue(task_core& t) noexcept {
+  if (t.stop_flag.load()) {
+    ready_.push_front(t);  // the destructor of its handle may wait, and keep a stack
+  } else {
+    ready_.push_back(t);
+  }
 }
 
 // Whether the caller has to call ready_one().
@@ -211,11 +213,14 @@ bool task_service::run_turn(runner& own, unsigned most) {
     const bool wanted = wants_spare();
     lock_.unlock();
     if (wanted) ready_one();
-    enter(own, *t);
+    const bool is_ready = enter(own, *t);
+    const bool turn_is_over = current_worker()->budget.take_end_of_turn();
     lock_.lock();
     own.comes_out();
     --inside_;
     ++spare_;
+    if (is_ready) put_in_queue(*t);  // not before: this runner is spare now (TV1)
+    if (turn_is_over) break;
   }
   return !ready_.empty();
 }
@@ -257,7 +262,8 @@ const task_core* task_of_caller() noexcept {
 }
 
 // Resumes a task on the runner's stack, as the callbacks' runners call a callback.
-void task_service::enter(runner& own, task_core& t) noexcept {
+// True if the task is to go on, after others.
+bool task_service::enter(runner& own, task_core& t) noexcept {
   fiber& self = own.self;
   self.identity.file = t.made_at.file;
   self.identity.line = t.made_at.line();
@@ -265,10 +271,13 @@ void task_service::enter(runner& own, task_core& t) noexcept {
   worker& here = *current_worker();
   here.keep_no_longer();
   here.new_stretch();
-  run_until_it_waits(own, t);
-  current_worker()->new_stretch();
+  const bool is_ready = run_until_it_waits(own, t);
+  worker& now_here = *current_worker();
+  now_here.new_stretch();
+  if (sched_.clock.is_virtual()) detail::count_work(now_here, self);  // while the task is named
   self.identity.file = "vigil";
   self.identity.line = 0;
+  return is_ready;
 }
 
 // Called when the user's code has left the runner, which has the task still.
@@ -284,26 +293,33 @@ void task_service::leave(fiber& self, const task_core& t) noexcept {
   self.stops_thrown = 0;
 }
 
-void task_service::run_until_it_waits(runner& own, task_core& t) noexcept {
-  for (unsigned laps = 0;;) {
+bool task_service::run_until_it_waits(runner& own, task_core& t) noexcept {
+  constexpr int awaits_together = 16;  // are counted
+  for (int laps = 0, transfers = awaits_together;;) {
     // ordering: the task is the runner's own now.
     t.park.store(task_core::park_word::running, order::relaxed);
     t.wanted = task_core::step::transfer;
     std::exchange(t.next, {}).resume();
-    if (t.wanted == task_core::step::transfer) continue;
+    if (t.wanted == task_core::step::transfer) {
+      if (--transfers != 0) continue;
+      transfers = awaits_together;
+      // Another task is awaited, or has ended: the queue goes first, for once.
+      if (!spend_calls(awaits_together) || !must_give_way(own.self)) continue;
+      t.wanted = task_core::step::yield;
+    }
     leave(own.self, t);
     switch (t.wanted) {
       case task_core::step::wait:
         // TK1. Pairs with the exchange of the one who ends the wait.
         if (t.park.exchange(task_core::park_word::suspended, order::acq_rel) !=
             task_core::park_word::woken) {
-          return;
+          return false;
         }
-        if (++laps < tasks_per_turn) continue;
+        if (++laps < static_cast<int>(tasks_per_turn)) continue;
         break;
       case task_core::step::end:
         finish(own, t);
-        return;
+        return false;
       case task_core::step::yield:
         // ordering: for those who look inside.
         t.park.store(task_core::park_word::woken, order::relaxed);
@@ -311,8 +327,7 @@ void task_service::run_until_it_waits(runner& own, task_core& t) noexcept {
       case task_core::step::transfer:
         break;
     }
-    queue(t);
-    return;
+    return true;
   }
 }
 
@@ -392,58 +407,6 @@ void task_service::stop_all() noexcept {
       }
     }
     stopped_now.deliver();
-  }
-}
-
-namespace {
-
-void write_nothing(dump_writer&, const void*) noexcept {}
-
-}  // namespace
-
-// Copies a few under each hold of the lock: the reader of the text may be slow.
-void task_service::write(dump_writer& out) noexcept {
-  constexpr std::size_t at_once = 8;  // on the stack of a signal's handler, perhaps
-  constexpr std::size_t most = 1024;
-  fiber_snapshot some[at_once];
-  shown_tasks tasks{.to = some, .room = at_once};
-  for (; tasks.first < most; tasks.first += at_once) {
-    if (!copy(tasks)) {
-      out.text("tasks: another thread is changing their list; try again\n");
-      return;
-    }
-    for (std::size_t i = 0; i < tasks.copied; ++i)
-      dump_fiber(out, some[i], {&write_nothing, nullptr});
-    if (tasks.copied < at_once) return;
-  }
-  if (tasks.all > most) out.text("... and ").number(tasks.all - most).text(" more tasks\n");
-}
-
-bool task_service::copy(shown_tasks& out) noexcept {
-  if (out.of_caller == shown_tasks::patience::waits) {
-    lock_.lock();
-  } else if (!lock_.try_lock()) {
-    return false;
-  }
-  copy_some(out);
-  lock_.unlock();
-  const nanos now = sched_.clock.now();
-  for (std::size_t i = 0; i < out.copied; ++i)
-    out.to[i].now = now;
-  return true;
-}
-
-void task_service::copy_some(shown_tasks& out) const noexcept {
-  out.copied = 0;
-  out.all = all_.size();
-  out.runnable = ready_.size();
-  // One that has ended, and is inside a runner still, is in no list.
-  out.running = std::min<std::size_t>(inside_, out.all - out.runnable);
-  std::size_t skipped = 0;
-  for (const task_core* t = all_.front(); t != nullptr && out.copied < out.room;
-       t = task_list::next(*t)) {
-    if (skipped++ < out.first) continue;
-    t->show(out.to[out.copied++]);
   }
 }
 

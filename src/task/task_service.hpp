@@ -86,12 +86,13 @@ class task_service final : public runtime_part {
   void give_time() noexcept VIGIL_REQUIRES(lock_);
   bool run_turn(runner& own, unsigned most) VIGIL_REQUIRES(lock_);
   void put_stopped_first() noexcept VIGIL_REQUIRES(lock_);
-  void enter(runner& own, task_core& t) noexcept;
-  void run_until_it_waits(runner& own, task_core& t) noexcept;
+  bool enter(runner& own, task_core& t) noexcept;
+  bool run_until_it_waits(runner& own, task_core& t) noexcept;
   void leave(fiber& self, const task_core& t) noexcept;
   void finish(runner& own, task_core& t) noexcept;
   fiber& make_runner();
   void queue(task_core& t) noexcept VIGIL_EXCLUDES(lock_);
+  void put_in_queue(task_core& t) noexcept VIGIL_REQUIRES(lock_);
   bool wants_spare() const noexcept VIGIL_REQUIRES(lock_);
   void ready_one() noexcept VIGIL_EXCLUDES(lock_);
   void ask_for_stack() noexcept VIGIL_EXCLUDES(lock_);

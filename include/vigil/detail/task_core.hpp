@@ -103,15 +103,19 @@ class VIGIL_API task_wait {
   struct context_part;
   struct select_part;
   class round_loop;
+  class late_start;
 
-  // How far the wait has come.
-  enum class state : std::uint8_t { none, taken, open };
+  // How far the wait has come. `late`: it begins after other tasks, since the count of
+  // the turn has run out (src/sched/turn_budget.hpp). `failed`: so it has begun, and has
+  // thrown.
+  enum class state : std::uint8_t { none, late, taken, open, failed };
 
   context_part* under() const noexcept { return is_select_ ? context_of_select() : one_context_; }
 
   context_part* context_of_select() const noexcept;
 
   void keep_context(const wait_limit& limit);
+  void drop_parts() noexcept;
   bool queue_one(task_core& t, select_case& c, bool over, std::uint64_t& ticket);
   std::uint64_t open_sleep(task_core& t, wait_reason why);
   bool is_bounded(task_core& t, const wait_limit& l, std::uint64_t ticket, select_case* c);
@@ -121,14 +125,23 @@ class VIGIL_API task_wait {
 
   // --- several cases
   void takes(std::size_t index) noexcept;
+  bool begin_now(task_core& t, std::coroutine_handle<> h, select_case* c);
+  bool begin_select(task_core& t, std::coroutine_handle<> h, choice mode);
+  bool begins_late(task_core& t, std::coroutine_handle<> h, select_case* c, choice mode);
+  static late_start begin_in_turn(
+      task_wait& w, task_core& t, std::coroutine_handle<> h, select_case* c, choice mode);
+  void fail() noexcept;
+  [[noreturn]] void rethrow();
+  bool end_open(select_case* c);
   bool begin_timed(task_core& t, std::coroutine_handle<> h, const selecting& s);
   bool begin_round(task_core& t, std::coroutine_handle<> h);
   bool end_round(task_core& t, std::coroutine_handle<> h) noexcept;
   static round_loop go_through_rounds(task_wait& w, task_core& t, std::coroutine_handle<> h);
 
   union {
-    std::int64_t time_;  // until begin()
-    task_core* task_;    // afterwards
+    std::int64_t time_;         // until begin()
+    task_core* task_;           // afterwards
+    std::exception_ptr error_;  // once it has failed
   };
 
   union {
@@ -136,7 +149,7 @@ class VIGIL_API task_wait {
     select_part* select_;                  // if it has several cases
   };
 
-  const wait_limit::timing timing_;
+  wait_limit::timing timing_;
   state state_ = state::none;
   bool is_select_ = false;
   bool is_queued_ = false;
