@@ -83,6 +83,7 @@ void kernel_calls(report& out);
 void guest(report& out);
 void long_computation(report& out);
 void main_beside_computation(report& out);
+void served_at_once(report& out);
 void talk_with_main(report& out);
 void virtual_time(report& out);
 

@@ -67,6 +67,7 @@ constexpr group groups[] = {
      false},
 #endif
     {"p7", "timers beside a long computation, 2 workers", &bench::long_computation, true},
+    {"at-once", "a sleep beside calls that are served at once", &bench::served_at_once, true},
     {"p7-main", "main's sleep beside a computation", &bench::main_beside_computation, true},
     {"p13-main", "a value there and back between main and a fiber", &bench::talk_with_main, true},
 };
