@@ -91,6 +91,22 @@ void in_a_select() {
   //! [select]
 }
 
+void goes_on_after_it() {
+  auto lines = vigil::make_channel<std::string>(2);
+  const auto [ctx, cancel] = vigil::with_cancel(vigil::background());
+  lines.send("what was begun is finished");
+  lines.close();
+  cancel();
+  //! [done_once]
+  vigil::receiver<void> stop = ctx.done();
+  for (bool more = true; more;) {
+    vigil::select_ordered(
+        vigil::on_recv(stop, [&] { std::puts("finishing"); stop = {}; }),
+        vigil::on_recv(lines, [&](std::optional<std::string> line) { more = line.has_value(); }));
+  }
+  //! [done_once]
+}
+
 //! [value]
 const vigil::context_key<std::string> user;  // with static storage
 
@@ -163,6 +179,7 @@ int main() {
     tree();
     cause();
     in_a_select();
+    goes_on_after_it();
     greetings();
     when_done();
     tokens();
