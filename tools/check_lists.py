@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(sys.argv[1]).resolve()
 COMPONENTS = re.compile(r"COMPONENTS ([a-z_ ]+)[)\]]|\bcomponents? ((?:`[\w-]+`(?:, | and )?)+)")
-TOOLS = {"vigil-symbols"}  # named like a library
+TOOLS = {"vigil-symbols", "vigil-asio-check"}  # named like a library
 faults = []
 
 

@@ -28,6 +28,7 @@
 #include "sched/run/process_threads.hpp"
 #include "sched/run/run_end.hpp"
 #include "sched/run/signal_hub.hpp"
+#include "sched/wait/cancel_tree.hpp"
 #include "sched/watch_slot.hpp"
 
 #include <mutex>
@@ -97,7 +98,7 @@ bool deadlock_finder::looks_stuck(std::uint64_t asleep) const noexcept {
   if (of_.end.waits_for_stop_signal()) return false;
   // So does a handler in the io_context that calls request_stop(); Asio does not say
   // whether there is one.
-  if (of_.end.waits_for_request() && of_.watches.present().knows_io()) return false;
+  if (waits_for_request() && of_.watches.present().knows_io()) return false;
   const run_phase phase = of_.state.phase();
   if (phase != run_phase::running && phase != run_phase::ending) return false;
   if (of_.state.deadlocked()) return false;
@@ -140,9 +141,15 @@ void deadlock_finder::look_at_all() noexcept {
   if (all_look_stuck()) report(alone);
 }
 
+// Whether a fiber waits in the channel of the root context's end: for request_stop().
+bool deadlock_finder::waits_for_request() const noexcept {
+  const cancel_node* const top = of_.end.root.load();
+  return top != nullptr && top->is_awaited();
+}
+
 // Whether a fiber waits for a request_stop(), which any thread of the program's may call.
 bool deadlock_finder::hears_threads() const noexcept {
-  return !of_.clock.is_virtual() && of_.end.waits_for_request();
+  return !of_.clock.is_virtual() && waits_for_request();
 }
 
 bool deadlock_finder::is_fatal(bool alone) const noexcept {

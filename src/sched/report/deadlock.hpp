@@ -66,6 +66,7 @@ class deadlock_finder {
  private:
   bool looks_stuck(std::uint64_t asleep) const noexcept;
   bool is_fatal(bool alone) const noexcept;
+  bool waits_for_request() const noexcept;
   bool hears_threads() const noexcept;
   static void look_at_all() noexcept;
   static void report(bool alone) noexcept;

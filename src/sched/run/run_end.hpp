@@ -90,9 +90,6 @@ class run_end final : public end_listener {
   // is there that may wait for one (RE4).
   bool handlers_are_awaited() noexcept;
 
-  // Whether a fiber waits in the channel of the root context's end: for request_stop().
-  bool waits_for_request() const noexcept;
-
   // The first signal of stop_on that came in the run, or in the last one; 0: none.
   int stop_signal() const noexcept { return stop_signal_.load(); }
 

@@ -191,11 +191,6 @@ bool run_end::waits_for_stop_signal() noexcept {
   return top != nullptr && top->is_waited_for();
 }
 
-bool run_end::waits_for_request() const noexcept {
-  const cancel_node* const top = root.load();
-  return top != nullptr && top->is_awaited();
-}
-
 // --- the root context
 
 // Called once the phase says that the end has begun: a fiber that makes a root context
