@@ -22,7 +22,7 @@ using vigil::io::use_fiber;
 
 namespace {
 
-vigil::options attached(asio::io_context& c, unsigned workers = 2) {
+vigil::options waits_in(asio::io_context& c, unsigned workers = 2) {
   vigil::options o;
   o.workers = workers;
   vigil::io::attach(o, c);
@@ -45,7 +45,7 @@ void send_a_byte(asio::io_context& c) {
 TEST_SUITE("io: in an existing program") {
   TEST_CASE("the program's threads come back from run() once the run has ended") {
     asio::io_context context;
-    vigil::runtime rt(attached(context));
+    vigil::runtime rt(waits_in(context));
     for (int run = 0; run < 3; ++run) {
       std::thread mine;
       rt.run([&] {
@@ -58,7 +58,7 @@ TEST_SUITE("io: in an existing program") {
 
   TEST_CASE("a thread that began before the first run stays until that has ended") {
     asio::io_context context;
-    vigil::runtime rt(attached(context));
+    vigil::runtime rt(waits_in(context));
     std::thread mine([&] { context.run(); });
     rt.run([&] { send_a_byte(context); });
     mine.join();
@@ -66,7 +66,7 @@ TEST_SUITE("io: in an existing program") {
 
   TEST_CASE("after the run, run() on the program's thread ends with the program's own work") {
     asio::io_context context;
-    vigil::runtime rt(attached(context));
+    vigil::runtime rt(waits_in(context));
     bool has_fired = false;
     asio::steady_timer t(context, 10ms);
     t.async_wait([&](const error_code&) { has_fired = true; });
@@ -78,7 +78,7 @@ TEST_SUITE("io: in an existing program") {
 
   TEST_CASE("one that was stopped in a run stays stopped in the next until io::restart") {
     asio::io_context context;
-    vigil::runtime rt(attached(context));
+    vigil::runtime rt(waits_in(context));
     rt.run([&] {
       send_a_byte(context);
       context.stop();
@@ -93,8 +93,8 @@ TEST_SUITE("io: in an existing program") {
 
   TEST_CASE("a runtime whose run has ended takes nothing from another one in the io_context") {
     asio::io_context context;
-    vigil::runtime first(attached(context));
-    vigil::runtime second(attached(context));
+    vigil::runtime first(waits_in(context));
+    vigil::runtime second(waits_in(context));
     std::thread mine([&] { context.run(); });
     second.run([&] {
       std::thread other([&] { first.run([&] { send_a_byte(context); }); });
@@ -108,7 +108,7 @@ TEST_SUITE("io: in an existing program") {
   TEST_CASE("a handler of a signal_set may end the run, whose main waits for that") {
     for (const unsigned workers : {1u, 2u}) {
       asio::io_context context;
-      vigil::options o = attached(context, workers);
+      vigil::options o = waits_in(context, workers);
       o.deadlock = vigil::on_deadlock::fatal;
       vigil::runtime rt(o);
       asio::signal_set signals(context, SIGUSR1);
@@ -134,7 +134,7 @@ TEST_SUITE("io: in an existing program") {
   TEST_CASE("main may wait for the run's end without a thread beside the workers") {
     for (const unsigned workers : {1u, 2u}) {
       asio::io_context context;
-      vigil::options o = attached(context, workers);
+      vigil::options o = waits_in(context, workers);
       o.deadlock = vigil::on_deadlock::fatal;
       vigil::runtime rt(o);
       asio::steady_timer t(context, 20ms);
@@ -147,7 +147,7 @@ TEST_SUITE("io: in an existing program") {
 
   TEST_CASE("fibers that wait for each other are a deadlock, although handlers may come") {
     asio::io_context context;
-    vigil::options o = attached(context);
+    vigil::options o = waits_in(context);
     o.deadlock = vigil::on_deadlock::fatal;
     CHECK_THROWS_AS(vigil::run(o,
                                [] {
