@@ -90,9 +90,8 @@ bool stop(timer_record* record) noexcept {
 }
 
 bool stop_and_wait(timer_record* record, const wait_limit& limit) {
-  return in_turn(limit, [record](const wait_limit& l) {
-    return record->service->stop_and_wait(*record, l);
-  });
+  return in_turn(
+      limit, [record](const wait_limit& l) { return record->service->stop_and_wait(*record, l); });
 }
 
 bool reset(timer_record* record, std::int64_t delay) {
