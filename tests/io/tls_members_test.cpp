@@ -1,5 +1,7 @@
-// tls_stream has each member of a deadline_stream, with the same meaning.
+// tls_stream has each member of a deadline_stream, with the same meaning; and other
+// fibers may call it as they may call that.
 #include "io/tls_transports.hpp"
+#include "io/used_by_many.hpp"
 
 #include <chrono>
 #include <cstddef>
@@ -63,6 +65,18 @@ TEST_SUITE("tls_stream: a deadline_stream with TLS") {
     over_tcp::run([](auto& near, auto& far) { use_as_deadline_stream(near, far); });
   }
 
+  TEST_CASE("after close() a call says so, whatever had ended writing before") {
+    over_virtual_tls::run([](auto& near, auto&) {
+      near.set_write_deadline(clock::now() + 1s);
+      CHECK(write_until_error(near) == timed_out);
+      near.set_write_deadline(no_deadline);
+      CHECK(write_until_error(near) == timed_out);  // a record was cut off
+      near.close();
+      CHECK(write_until_error(near) == asio::error::bad_descriptor);
+      CHECK(read_one(near) == asio::error::bad_descriptor);
+    });
+  }
+
   TEST_CASE("its idle list sees the bytes of TLS, from the handshake on") {
     for_each_seed(5, [] {
       io::idle_list idle(10s);
@@ -79,6 +93,56 @@ TEST_SUITE("tls_stream: a deadline_stream with TLS") {
       CHECK(since(start) == 20s);
       c.far.close();
       CHECK(idle.size() == 0);
+    });
+  }
+}
+
+TEST_SUITE("from other fibers") {
+  TEST_CASE("tls_stream: reads, writes, setters, shutdown and close") {
+    in_runtime({.workers = {2, 4}}, [] {
+      io::idle_list idle(1h);
+      repeat(rounds(60), [&](int i) {
+        tls_over_tcp made(tcp_connection());
+        made.near.set_idle_list(idle);
+        made.handshake();
+        if (i % 2 == 0) {
+          use_by_many(made.near, made.far);
+        } else {
+          end_writing_by_another(made.near, made.far);
+        }
+      });
+    });
+  }
+
+  TEST_CASE("tls_stream: calls during a handshake, which others limit and end") {
+    in_runtime({.workers = {2, 4}}, [] {
+      repeat(rounds(60), [](int) {
+        tls_over_tcp made(tcp_connection());
+        fibers_at_once all;
+        const auto shake = [](auto& s, stream_base::handshake_type side) {
+          error_code error;
+          do {
+            s.handshake(side, error);
+            this_fiber::yield();
+          } while (error == timed_out && !s.read_error() && !s.write_error());
+        };
+        all.add([&] { shake(made.near, stream_base::server); });
+        all.add([&] { shake(made.far, stream_base::client); });
+        all.add([&] {
+          for (int n = 0; n < 10; ++n) {
+            made.near.set_read_deadline(long_ago);
+            made.near.set_deadline(no_deadline);
+            this_fiber::yield();
+          }
+          made.near.close();
+        });
+        all.add([&] { static_cast<void>(read_one(made.near)); });
+        all.add([&] {
+          error_code ignored;
+          made.near.write_some(asio::buffer("x", 1), ignored);
+        });
+        all.join();
+      });
     });
   }
 }

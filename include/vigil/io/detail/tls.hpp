@@ -293,9 +293,11 @@ class tls_core {
   }
 
   boost::system::error_code ready_to_write() const {
+    const boost::system::error_code now = below_.write_error();
+    if (now == boost::asio::error::bad_descriptor) return now;
     if (state_->broken) return state_->broken;
     if (state_->sent_close_notify) return boost::asio::error::shut_down;
-    return below_.write_error();
+    return now;
   }
 
   // Takes a turn to write for `f`, and further ones as long as f asks for input.
