@@ -7,6 +7,7 @@
 //
 // One fiber reads the lines of a guest, another writes the other guests' lines from a
 // bounded queue: a guest that does not take them is disconnected, and delays nobody else.
+#include <vigil/io/deadline_stream.hpp>
 #include <vigil/io/io_context.hpp>
 #include <vigil/io/serve.hpp>
 #include <vigil/io/use_fiber.hpp>
@@ -16,6 +17,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <boost/asio/ip/tcp.hpp>
@@ -32,20 +34,40 @@ using vigil::io::use_fiber;
 namespace {
 
 using line = std::shared_ptr<const std::string>;
+using stream = vigil::io::deadline_stream<tcp::socket>;  // a fiber reads, another writes
+using time_point = vigil::clock::time_point;
 
 line line_of(const std::string& text) {
   return std::make_shared<const std::string>(text + '\n');
 }
 
 // Returns one line, without its end; `in` keeps the bytes that have come after it.
-std::string read_line(tcp::socket& peer, std::string& in, const vigil::io::fiber_token& token) {
+std::string read_line(stream& peer, std::string& in) {
   constexpr std::size_t longest = 64 * 1024;
-  const auto n = asio::async_read_until(peer, asio::dynamic_buffer(in, longest), '\n', token);
+  const auto n = asio::read_until(peer, asio::dynamic_buffer(in, longest), '\n');
   std::string text = in.substr(0, n - 1);
   in.erase(0, n);
   if (!text.empty() && text.back() == '\r') text.pop_back();
   return text;
 }
+
+// While it lives, the end of a context ends the reads of a stream.
+class reads_under {
+ public:
+  reads_under(stream& s, const vigil::context& ctx)
+      : end_(vigil::after_func(ctx, [&s] { s.set_read_deadline(time_point::min()); })) {}
+
+  ~reads_under() {
+    const vigil::this_fiber::shield until_it_has_ended;
+    end_.stop_and_wait();
+  }
+
+  reads_under(const reads_under&) = delete;
+  reads_under& operator=(const reads_under&) = delete;
+
+ private:
+  vigil::done_callback end_;
+};
 
 struct guest {
   std::string name;
@@ -95,14 +117,23 @@ class room {
   std::vector<guest*> guests_;
 };
 
+// Reads the first line of a guest, which has a minute for it.
+std::string name_of(stream& peer, std::string& in, const vigil::context& open) {
+  const auto [in_time, cancel] = vigil::with_timeout(open, 1min);
+  const reads_under limit(peer, in_time);
+  return read_line(peer, in);
+}
+
 // Talks with one guest, from its first line to its end, or the room's.
-void receive(room& r, tcp::socket& peer, const vigil::context& open) {
+void receive(room& r, stream peer, const vigil::context& open) {
   std::string in;
-  guest g{read_line(peer, in, use_fiber.within(1min).under(open)), vigil::with_cancel(open)};
+  guest g{name_of(peer, in, open), vigil::with_cancel(open)};
   auto hearing = vigil::spawn([&] {
     try {
-      while (auto l = g.hears.recv())
-        asio::async_write(peer, asio::buffer(**l), use_fiber.within(1min));
+      while (auto l = g.hears.recv()) {
+        peer.set_write_deadline(vigil::clock::now() + 1min);
+        asio::write(peer, asio::buffer(**l));
+      }
     } catch (const boost::system::system_error&) {
       g.end.cancel();
     }
@@ -111,13 +142,14 @@ void receive(room& r, tcp::socket& peer, const vigil::context& open) {
   {
     const room::stay here(r, g);
     r.say(&g, "* " + g.name + " has come");
+    const reads_under limit(peer, g.end.ctx);
     try {
       for (;;)
-        r.say(&g, g.name + ": " + read_line(peer, in, use_fiber.under(g.end.ctx)));
-    } catch (const boost::system::system_error&) {
-      // The guest has hung up.
-    } catch (const vigil::cancelled&) {
-      why = open.is_done() ? "is sent home" : "does not listen, and is shown out";
+        r.say(&g, g.name + ": " + read_line(peer, in));
+    } catch (const boost::system::system_error&) {  // perhaps the guest has hung up
+      if (g.end.ctx.is_done()) {
+        why = open.is_done() ? "is sent home" : "does not listen, and is shown out";
+      }
     }
     if (open.is_done()) {
       static_cast<void>(g.hears.try_send(line_of("* the room closes")));
@@ -131,8 +163,10 @@ void receive(room& r, tcp::socket& peer, const vigil::context& open) {
 
 void run_room(tcp::acceptor& acceptor, const vigil::context& open) {
   room r;
-  vigil::io::serve(
-      open, acceptor, [&](tcp::socket peer) { receive(r, peer, open); }, {.grace = 5s});
+  vigil::io::serve(open,
+                   acceptor,
+                   [&](tcp::socket peer) { receive(r, stream(std::move(peer)), open); },
+                   {.grace = 5s});
 }
 
 // --- an evening
@@ -140,17 +174,19 @@ void run_room(tcp::acceptor& acceptor, const vigil::context& open) {
 class visitor {
  public:
   visitor(const std::string& name, const tcp::endpoint& where, int window = 0)
-      : name_(name), socket_(vigil::io::io_context(), tcp::v4()) {
-    if (window != 0) socket_.set_option(tcp::socket::receive_buffer_size(window));
-    socket_.async_connect(where, use_fiber);
+      : name_(name), stream_(vigil::io::io_context(), tcp::v4()) {
+    tcp::socket& socket = stream_.next_layer();
+    if (window != 0) socket.set_option(tcp::socket::receive_buffer_size(window));
+    socket.async_connect(where, use_fiber);
     say(name);
   }
 
-  void say(const std::string& text) {
-    asio::async_write(socket_, asio::buffer(text + '\n'), use_fiber);
-  }
+  void say(const std::string& text) { asio::write(stream_, asio::buffer(text + '\n')); }
 
-  std::string hear() { return read_line(socket_, in_, use_fiber.within(1min)); }
+  std::string hear() {
+    stream_.set_read_deadline(vigil::clock::now() + 1min);
+    return read_line(stream_, in_);
+  }
 
   void hear_until(const std::string& wanted) {
     while (hear() != wanted) {
@@ -162,7 +198,7 @@ class visitor {
 
  private:
   std::string name_;
-  tcp::socket socket_;
+  stream stream_;
   std::string in_;
 };
 

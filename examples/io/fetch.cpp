@@ -171,13 +171,6 @@ void in_memory() {
 int over_tcp() {
   return vigil::run([] {
     tcp::acceptor acceptor(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
-    auto server = vigil::spawn([&] {
-      vigil::group connections;
-      for (;;) {
-        vigil::io::deadline_stream<tcp::socket> s(acceptor.async_accept(use_fiber));
-        connections.go([s = std::move(s)]() mutable { answer_one(std::move(s)); });
-      }
-    });
     tcp::acceptor nobody(vigil::io::io_context(), tcp::v4());  // bound, and does not listen
     nobody.bind({asio::ip::address_v4::loopback(), 0});
     const auto at = [](const tcp::acceptor& a) {
@@ -187,6 +180,13 @@ int over_tcp() {
     for (int i = 0; i < 5; ++i)
       urls.push_back(at(acceptor) + "/size/" + std::to_string(i * 100'000));
     urls.push_back(at(nobody) + "/refused");
+    auto server = vigil::spawn([&] {
+      vigil::group connections;
+      for (;;) {
+        vigil::io::deadline_stream<tcp::socket> s(acceptor.async_accept(use_fiber));
+        connections.go([s = std::move(s)]() mutable { answer_one(std::move(s)); });
+      }
+    });
     return print(urls, fetch_all(urls, 3, vigil::clock::now() + 1min, &dial_tcp));
   });
 }

@@ -35,6 +35,7 @@ void talk() {
   //! [talk]
   auto& context = vigil::io::io_context();
   tcp::acceptor acceptor(context, {asio::ip::address_v4::loopback(), 0});
+  const auto where = acceptor.local_endpoint();  // asked while no other fiber uses it
 
   auto server = vigil::spawn([&] {
     tcp::socket peer = acceptor.async_accept(use_fiber);
@@ -44,7 +45,7 @@ void talk() {
   });
 
   tcp::socket socket(context);
-  socket.async_connect(acceptor.local_endpoint(), use_fiber);
+  socket.async_connect(where, use_fiber);
   asio::async_write(socket, asio::buffer("hello\n", 6), use_fiber);
   std::string answer;
   asio::async_read_until(socket, asio::dynamic_buffer(answer), '\n', use_fiber);
@@ -147,13 +148,13 @@ void serving() {
       lines.erase(0, n);
     }
   };
+  const std::string port = std::to_string(acceptor.local_endpoint().port());
   auto server = vigil::spawn([&, stopping = stopping] {
     vigil::io::serve(stopping, acceptor, talk, {.connections = 1000, .grace = 5s});
   });
   //! [serve]
 
   //! [resolve]
-  const std::string port = std::to_string(acceptor.local_endpoint().port());
   auto addresses = vigil::io::resolve("127.0.0.1", port, use_fiber.within(2s));
   tcp::socket socket(vigil::io::io_context());
   asio::async_connect(socket, addresses, use_fiber.within(5s));
@@ -189,6 +190,7 @@ auto answer_line = [](auto& peer, const vigil::context&) {
 
 void serving_each() {
   tcp::acceptor acceptor(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
+  const auto where = acceptor.local_endpoint();
   auto [stopping, stop] = vigil::with_cancel(vigil::background());
   //! [serving_each]
   auto server = vigil::spawn([&, stopping = stopping] {
@@ -196,7 +198,7 @@ void serving_each() {
   });
   //! [serving_each]
   tcp::socket socket(vigil::io::io_context());
-  socket.async_connect(acceptor.local_endpoint(), use_fiber);
+  socket.async_connect(where, use_fiber);
   asio::async_write(socket, asio::buffer("one\ntwo\n", 8), use_fiber);
   std::string answers;
   asio::async_read_until(socket, asio::dynamic_buffer(answers), "two\n", use_fiber);

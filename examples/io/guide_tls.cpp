@@ -31,6 +31,7 @@ using stream = vigil::io::tls_stream<tcp::socket>;
 void talk(asio::ssl::context& secret, const std::string& own_authority) {
   auto& context = vigil::io::io_context();
   tcp::acceptor acceptor(context, {asio::ip::address_v4::loopback(), 0});
+  const auto where = acceptor.local_endpoint();
   //! [server]
   auto server = vigil::spawn([&] {
     stream peer(secret, acceptor.async_accept(use_fiber));
@@ -53,7 +54,7 @@ void talk(asio::ssl::context& secret, const std::string& own_authority) {
   //! [added]
   //! [client]
   tcp::socket socket(context);
-  socket.async_connect(acceptor.local_endpoint(), use_fiber);
+  socket.async_connect(where, use_fiber);
   stream peer(trusted, std::move(socket));
   peer.set_host("localhost");  // the name that the certificate must have
   peer.set_deadline(vigil::clock::now() + 10s);
@@ -72,6 +73,7 @@ void talk(asio::ssl::context& secret, const std::string& own_authority) {
 template <class F>
 void ask(asio::ssl::context& secret, F as_client) {
   tcp::acceptor acceptor(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
+  const auto where = acceptor.local_endpoint();
   auto server = vigil::spawn([&] {
     stream peer(secret, acceptor.async_accept(use_fiber));
     boost::system::error_code error;
@@ -79,7 +81,7 @@ void ask(asio::ssl::context& secret, F as_client) {
     return !error;
   });
   tcp::socket socket(vigil::io::io_context());
-  socket.async_connect(acceptor.local_endpoint(), use_fiber);
+  socket.async_connect(where, use_fiber);
   as_client(std::move(socket));
   std::printf("server: the client is %s\n", server.join() ? "content" : "not content");
 }
@@ -107,9 +109,10 @@ void ask_for_anybody(asio::ssl::context& secret, asio::ssl::context& trusted) {
 
 void ask_the_client(asio::ssl::context& secret, asio::ssl::context& trusted) {
   tcp::acceptor acceptor(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
+  const auto where = acceptor.local_endpoint();
   auto client = vigil::spawn([&] {
     tcp::socket socket(vigil::io::io_context());
-    socket.async_connect(acceptor.local_endpoint(), use_fiber);
+    socket.async_connect(where, use_fiber);
     stream peer(trusted, std::move(socket));
     peer.set_host("localhost");
     boost::system::error_code ignored;

@@ -104,11 +104,12 @@ void over_tcp() {
   tcp::acceptor counter(vigil::io::io_context(), any);
   tcp::acceptor proxy(vigil::io::io_context(), any);
   const std::string port = std::to_string(counter.local_endpoint().port());
+  const tcp::endpoint where = proxy.local_endpoint();
   const auto counts = vigil::spawn([&] { vigil::io::serve(counter, count_bytes<tcp::socket>); });
   const auto proxies = vigil::spawn([&] { run_proxy(proxy, "127.0.0.1", port); });
 
   tcp::socket socket(vigil::io::io_context());
-  socket.async_connect(proxy.local_endpoint(), use_fiber);
+  socket.async_connect(where, use_fiber);
   asio::async_write(socket, asio::buffer(std::string(1'000'000, 'x')), use_fiber);
   socket.shutdown(tcp::socket::shutdown_send);
   std::string answer;

@@ -9,7 +9,8 @@
 // peer takes what is written to it. All connections share one timer; a read or write
 // costs one look at the clock and the change of one word.
 //
-// Thread safety: streams may join and leave from any fiber or thread.
+// Thread safety: streams may join and leave from any fiber or thread, each as its own
+// rules allow.
 #pragma once
 
 #include <vigil/detail/config.hpp>

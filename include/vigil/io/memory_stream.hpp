@@ -13,8 +13,8 @@
 // by asio::post: on their associated executor, otherwise on fibers of the runtime
 // (memory_executor.hpp), in an order that the seed replays.
 //
-// Thread safety: different fibers or threads may use the two ends at the same time. For
-// one end the rules of a socket hold: one read and one write at a time.
+// Thread safety: any fiber or thread may call all members of both ends, except move and
+// destruction; of one end one read and one write at a time.
 #pragma once
 
 #include <vigil/detail/config.hpp>

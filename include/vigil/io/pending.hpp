@@ -16,9 +16,9 @@
 // function given to on_lost(), or to options::on_unhandled, or a line on standard error
 // reports it. So does an exception that the move of its values has thrown.
 //
-// Thread safety: one fiber at a time, of the run in which it began; cancel() may come
-// from any of its fibers. Two waits at once throw wrong_place. The operation may complete
-// on any thread. Cost: one allocation, beside Asio's own.
+// Thread safety: one fiber at a time, of the run in which it began; cancel() and
+// is_ready() may come from any of its fibers. Two waits at once throw wrong_place. The
+// operation may complete on any thread. Cost: one allocation, beside Asio's own.
 #pragma once
 
 #include <vigil/detail/config.hpp>

@@ -13,8 +13,12 @@
 // and the remaining fibers are asked to stop. serve returns when all have ended.
 //
 // In terms of Go's net/http: cancelling `stopping` is Shutdown, and Close follows when
-// the grace is over. A program that closes the acceptor instead passes `stop` as
-// limits.on_stop, so that waits under `stopping` end then, too.
+// the grace is over. It may be cancelled by any fiber or thread.
+//
+// Thread safety: the acceptor is serve's alone while it runs. Two threads must not use an
+// object of Asio's at once, so no other fiber may close an acceptor of Asio's, cancel it
+// or even ask for its endpoint, unless there is one worker and no thread of your own runs
+// the io_context. Any fiber or thread may close a memory_acceptor.
 //
 // If the calling fiber is stopped, serve stops all connections at once, waits for them,
 // and throws `stopped`. It leaves the acceptor as it is.
@@ -62,9 +66,9 @@ struct serve_limits {
   std::chrono::nanoseconds idle = std::chrono::minutes(2);
   // Called once, on serve's fiber, when no more connections are accepted because
   // `stopping` is done or the acceptor was closed or has failed; not if serve's fiber is
-  // stopped. It runs as the grace begins, and is the place to end idle connections. If it
-  // takes longer than the grace, the grace lasts until it returns. Its exceptions go
-  // where those of handlers go.
+  // stopped. It may close the acceptor. It runs as the grace begins, and is the place to
+  // end idle connections. If it takes longer than the grace, the grace lasts until it
+  // returns. Its exceptions go where those of handlers go.
   std::function<void()> on_stop = {};
 };
 
@@ -280,9 +284,10 @@ class served_socket {
 //
 // The acceptor may be anything with async_accept(token) that returns a socket: for TCP,
 // for Unix sockets, io::memory_acceptor. It belongs to serve, which closes it (if it has
-// close()) when it accepts no more. If its operation is aborted (because others have
-// closed or cancelled it, or its io_context has gone), serve ends as if `stopping` were
-// done, but leaves the acceptor alone.
+// close()) when it accepts no more. If its operation is aborted (because it was closed or
+// cancelled where that is allowed, see above, or its io_context has gone), serve ends as
+// if `stopping` were done, but leaves the acceptor alone; limits.on_stop may then cancel
+// `stopping`, for the waits under it.
 //
 // Errors of accept, as boost::system::system_error or std::system_error, are judged by
 // their errno, as in Go:

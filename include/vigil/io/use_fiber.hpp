@@ -20,8 +20,9 @@
 //   a stop of the fiber  throws vigil::stopped
 //   the operation is destroyed (its io_context is): error operation_aborted
 //
-// Thread safety: Asio's. One fiber may read while another writes; no two may do the same,
-// nor may one close or destroy an object that another uses.
+// Thread safety: Asio's. On several workers no two fibers may call an object at a time,
+// not even one to read and another to write, cancel or close: see deadline_stream. Any
+// fiber or thread may cancel the context of a wait.
 #pragma once
 
 #include <vigil/context.hpp>
