@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include <boost/asio/connect.hpp>
 #include <boost/asio/ip/udp.hpp>
 
 using namespace std::chrono_literals;
@@ -47,6 +48,19 @@ TEST_SUITE("net timeouts") {
         CHECK(error == timed_out);
         CHECK(since(start) >= 20ms);
       }
+      // The kernel goes on with it, so the socket is closed before it is tried again.
+      tcp::acceptor free(c, any_port());
+      const tcp::endpoint elsewhere = free.local_endpoint();
+      tcp::socket& late = queued.back();
+      CHECK(error_of([&] { late.async_connect(elsewhere, use_fiber); }) ==
+            asio::error::already_started);
+      late.close();
+      late.async_connect(elsewhere, use_fiber);
+      CHECK(late.remote_endpoint() == elsewhere);
+      // The connect of a range closes it itself.
+      tcp::socket& other = queued[queued.size() - 2];
+      asio::async_connect(other, std::vector{elsewhere}, use_fiber);
+      CHECK(other.remote_endpoint() == elsewhere);
       const auto connect_error = [&](const vigil::io::fiber_token& token) {
         tcp::socket s(c);
         return error_of([&] { s.async_connect(full.local_endpoint(), token); });
