@@ -2,6 +2,7 @@
 #pragma once
 
 #include <vigil/detail/config.hpp>
+#include <vigil/detail/shared_call.hpp>
 
 #include <chrono>
 #include <concepts>
@@ -183,10 +184,13 @@ struct options {
   // beforeExit, except that the return value decides, since a fiber that it starts may
   // have ended when it returns.
   //
+  // A lambda may have captures. They die with the last copy of the options, of which a
+  // runtime keeps one.
+  //
   // Not called if the main fiber's function ended by an exception, if a stop was asked
   // for, or with main_returns. An exception that leaves it ends the run and comes out of
   // run(), as one of the main fiber's function; a stop ends its waits.
-  bool (*before_end)() = nullptr;
+  detail::shared_call<bool()> before_end = nullptr;
 
   timer_order equal_deadlines = timer_order::any;
 
@@ -220,7 +224,10 @@ struct options {
   on_deadlock deadlock = on_deadlock::automatic;
 
   // Called on the fiber when an exception leaves a `go` fiber or a timer's callback, as
-  // if under this_fiber::shield. If it throws itself, the program ends.
+  // if under this_fiber::shield. If it throws itself, the program ends. It may have
+  // captures, as before_end; several workers may call it at a time. The exception of a
+  // fiber whose handle is dropped after the end of the runtime is given to it as well, so
+  // captures live until then.
   //
   // nullptr: the exception is not caught, so std::terminate is called where it was
   // thrown, and a core file or a debugger shows that stack; the fiber and the exception
@@ -230,7 +237,7 @@ struct options {
   // The same holds for an Asio handler that a worker runs (vigil-io), except that
   // on_unhandled is called on the worker's own stack, where nothing may wait; the next
   // handlers still run.
-  void (*on_unhandled)(std::exception_ptr error) = nullptr;
+  detail::shared_call<void(std::exception_ptr error)> on_unhandled = nullptr;
 
   // The goal for wake-ups by timers, in each second, to save energy; up to 1 000 000, and
   // 0 means that each timer fires as soon as it can. Otherwise there are so many instants

@@ -63,7 +63,7 @@ class guest_core {
 
   static void on_own_stack(void* core) noexcept;
 
-  void (*const on_unhandled_)(std::exception_ptr);
+  const shared_call<void(std::exception_ptr)> on_unhandled_;
   guest_watch& watch_;
   runtime runtime_;
   worker& worker_;

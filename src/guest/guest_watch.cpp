@@ -206,7 +206,7 @@ void guest_watch::start_io_thread() {
 
 // The thread.
 void guest_watch::wait_for_io() noexcept {
-  thread_runs_handlers(on_unhandled_);
+  thread_runs_handlers(on_unhandled_.box());
   ::pthread_setname_np(::pthread_self(), "vigil/io");
   while (!io_ends_.load()) {
     io_owner_->prepare();

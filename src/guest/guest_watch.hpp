@@ -110,7 +110,7 @@ class guest_watch final : public watch {
   void start_io_thread();
   void wait_for_io() noexcept;
 
-  void (*const on_unhandled_)(std::exception_ptr);  // for handlers
+  const shared_call<void(std::exception_ptr)> on_unhandled_;  // for handlers
   side_stack stack_;
   wake_descriptor<event_fd> wake_;
   const owned_fd timer_;

@@ -128,7 +128,7 @@ fiber& scheduler::make_fiber(std::size_t stack_size,
   ::new (static_cast<void*>(f)) fiber(*this, where, name, from);
   f->role = role;
   f->own_stack.charge = stack_size;
-  f->ending.on_unhandled = settings_.on_unhandled;
+  f->ending.on_unhandled = settings_.on_unhandled.box();
   f->identity.id = fibers.take_id(here);
   const std::uint32_t number = mixed(f->identity.id);
   // ordering: before anything is written to its stack, as in worker::about_to_run().

@@ -10,6 +10,7 @@
 #include "sched/wait/note.hpp"
 
 #include <vigil/detail/config.hpp>
+#include <vigil/detail/shared_call.hpp>
 
 #include <exception>
 #include <memory>
@@ -27,8 +28,8 @@ inline constexpr nanos poll_interval = 500'000;
 VIGIL_FOR_IO bool handlers_are_caught() noexcept;
 VIGIL_FOR_IO void report_of_handler(std::exception_ptr error) noexcept;
 // The calling thread runs handlers in place of a worker, from now on: they wait for
-// nothing, and their exceptions go to this function, if it is not null.
-void thread_runs_handlers(void (*on_unhandled)(std::exception_ptr)) noexcept;
+// nothing, and their exceptions go to this function, if it is not null. Caller: keeps it.
+void thread_runs_handlers(call_box<void(std::exception_ptr)>* on_unhandled) noexcept;
 bool is_handlers_thread() noexcept;
 
 class watch {

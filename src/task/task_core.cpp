@@ -88,10 +88,12 @@ spinlock& task_core::lock() const noexcept {
 }
 
 // Reports an exception that nobody will take, as options::on_unhandled says.
-void task_core::report(const std::exception_ptr& error) noexcept {
+void task_core::report() noexcept {
+  const std::exception_ptr error = std::exchange(frame.error, nullptr);
   try {
     if (on_unhandled != nullptr) {
-      on_unhandled(error);
+      (*on_unhandled)(error);
+      detail::release(on_unhandled);
       return;
     }
     std::rethrow_exception(error);
@@ -250,7 +252,10 @@ std::uint64_t id_of(const task_core& t) noexcept {
 }
 
 void rethrow_error(task_core& t) {
-  if (t.frame.error != nullptr) std::rethrow_exception(std::exchange(t.frame.error, nullptr));
+  if (t.frame.error != nullptr) {
+    if (t.on_unhandled != nullptr) release(t.on_unhandled);
+    std::rethrow_exception(std::exchange(t.frame.error, nullptr));
+  }
   if (t.ended == task_core::ending::by_itself) return;
   throw cancelled(std::make_error_code(std::errc::operation_canceled),
                   "vigil::task_handle::join: the task was asked to stop before it had a result",
@@ -264,7 +269,7 @@ void let_go(task_core* t, bool joined) noexcept {
       t->release();
       return;
     }
-    if (t->frame.error != nullptr) t->report(std::exchange(t->frame.error, nullptr));
+    if (t->frame.error != nullptr) t->report();
   }
   t->release();
 }

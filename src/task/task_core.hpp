@@ -54,7 +54,7 @@ class task_core : public running_task {
   bool detach() noexcept;
   // Drops the run or the handle; the last of the two ends the core and the frames.
   void release() noexcept;
-  void report(const std::exception_ptr& error) noexcept;
+  void report() noexcept;
   // Ends the program: the message names the task, and says what it does wrong.
   [[noreturn]] void fatal_here(const char* what) const noexcept;
   // Copies what a dump shows, but for the time. Caller: keeps the task from ending.
@@ -82,8 +82,10 @@ class task_core : public running_task {
   task_frame& frame;
 
   union {
-    open_wait* joiner = nullptr;               // until has_ended; guarded by lock()
-    void (*on_unhandled)(std::exception_ptr);  // afterwards
+    open_wait* joiner = nullptr;  // until has_ended; guarded by lock()
+    // Afterwards. With frame.error, which may be reported after the run, the task has a
+    // reference of its own.
+    unhandled_box* on_unhandled;
   };
 
   task_core* next_ready = nullptr;

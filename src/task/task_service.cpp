@@ -357,14 +357,15 @@ void task_service::finish(runner& own, task_core& t) noexcept {
   {
     const lock_guard guard(t.lock());
     is_detached = t.is_detached;
+    open_wait* const w = t.joiner;
+    t.on_unhandled = sched_.settings().on_unhandled.box();
+    if (t.frame.error != nullptr && t.on_unhandled != nullptr) retain(t.on_unhandled);
     // Pairs with the acquire in has_ended().
     t.has_ended.store(true, order::release);
-    open_wait* const w = t.joiner;
-    t.on_unhandled = sched_.settings().on_unhandled;
     if (w != nullptr && w->claim(outcome::value)) joiner = w->waiter;
   }
   if (joiner != nullptr) joiner->deliver(turn::in_order);
-  if (is_detached && t.frame.error != nullptr) t.report(std::exchange(t.frame.error, nullptr));
+  if (is_detached && t.frame.error != nullptr) t.report();
   t.release();
   fiber_chain idle;
   {

@@ -24,6 +24,7 @@
 #include "sched/wait/waiter.hpp"
 
 #include <vigil/detail/fiber_core.hpp>
+#include <vigil/detail/shared_call.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -121,11 +122,15 @@ struct fiber_guards {
   call_check call = call_check::none;
 };
 
+using unhandled_box = call_box<void(std::exception_ptr)>;  // of options::on_unhandled
+
 // How a fiber's function has ended. Written by the fiber before fiber_life::has_ended,
 // which publishes it; then it belongs to the handle.
 struct fiber_ending {
   std::exception_ptr error;
-  void (*on_unhandled)(std::exception_ptr) = nullptr;
+  // The runtime's, so it lasts as long as the run. With an `error`, which may be reported
+  // later, the fiber has a reference of its own.
+  unhandled_box* on_unhandled = nullptr;
   bool by_stop = false;
   bool by_shutdown = false;  // if by_stop: by `cancelled` of the root context, before any stop
 };

@@ -310,6 +310,7 @@ ended_fiber::ended_fiber(fiber_core* core) : core_(core) {
   // There is no result, and a constructor that throws has no destructor.
   const std::exception_ptr error = std::exchange(core->ending.error, nullptr);
   const bool by_shutdown = core->ending.by_shutdown;
+  if (error != nullptr && core->ending.on_unhandled != nullptr) release(core->ending.on_unhandled);
   release(*core);
   if (error != nullptr) std::rethrow_exception(error);
   throw cancelled(std::make_error_code(std::errc::operation_canceled),

@@ -39,6 +39,7 @@ void run_open(fiber& self) {
     run_open(self);
   } catch (...) {
     self.ending.error = std::current_exception();
+    if (self.ending.on_unhandled != nullptr) retain(self.ending.on_unhandled);
   }
 }
 
@@ -81,6 +82,7 @@ template void fiber_entry<true>(void* argument);
 void drop_outcome(fiber& f) noexcept {
   if (f.ending.error != nullptr) {
     report_finally(f, std::exchange(f.ending.error, nullptr));
+    if (f.ending.on_unhandled != nullptr) release(f.ending.on_unhandled);
   } else if (!f.ending.by_stop) {
     f.table->destroy_result(f.body);
   }

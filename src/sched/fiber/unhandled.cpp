@@ -27,7 +27,7 @@ void report_unhandled(fiber& f, std::exception_ptr error) {
       }
     } const shield;
 
-    f.ending.on_unhandled(std::move(error));
+    (*f.ending.on_unhandled)(std::move(error));
     return;
   }
   const place_in_words from(f);
@@ -96,16 +96,16 @@ namespace {
 
 // For handlers that a thread runs in place of a worker.
 thread_local bool runs_handlers = false;
-thread_local void (*on_unhandled_here)(std::exception_ptr) = nullptr;
+thread_local unhandled_box* on_unhandled_here = nullptr;
 
-auto on_unhandled_of_handlers() noexcept {
+unhandled_box* on_unhandled_of_handlers() noexcept {
   const scheduler* const s = current_scheduler();  // none if a test drives the watch
-  return s != nullptr ? s->settings().on_unhandled : on_unhandled_here;
+  return s != nullptr ? s->settings().on_unhandled.box() : on_unhandled_here;
 }
 
 }  // namespace
 
-void thread_runs_handlers(void (*on_unhandled)(std::exception_ptr)) noexcept {
+void thread_runs_handlers(unhandled_box* on_unhandled) noexcept {
   runs_handlers = true;
   on_unhandled_here = on_unhandled;
 }
@@ -120,7 +120,7 @@ bool handlers_are_caught() noexcept {
 
 void report_of_handler(std::exception_ptr error) noexcept {
   try {
-    on_unhandled_of_handlers()(std::move(error));
+    (*on_unhandled_of_handlers())(std::move(error));
   } catch (...) {
     end_by_on_unhandled("a handler of the io_context, run by a worker");
   }

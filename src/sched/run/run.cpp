@@ -130,7 +130,7 @@ class main_task {
  private:
   // RE0. A stop that ends before_end() did not end the function, so it is not noted.
   void wait_until_final(fiber& self) noexcept {
-    const auto before_end = sched_.settings().before_end;
+    const auto& before_end = sched_.settings().before_end;
     bool asks = before_end != nullptr;
     auto ask = [&] { asks = before_end(); };
     for (bool waits = true; waits;) {
