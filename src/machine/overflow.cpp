@@ -56,7 +56,7 @@ class message {
 
  private:
   std::size_t size_ = 0;
-  char text_[512];
+  char text_[768];
 };
 
 // The stack pointer of the code that faulted; 0 on machines where it is not known.
@@ -86,14 +86,15 @@ bool is_overflow(const siginfo_t& fault, const void* machine_state, stack& out) 
 }
 
 void report(const stack& where) noexcept {
-  char name[128] = "";
-  if (const describe_stack describe = describe_now.load()) describe(where, name, sizeof name);
+  char name[256] = "";
+  const char* setting = "fiber_options::stack_size";
+  if (const describe_stack describe = describe_now.load())
+    setting = describe(where, name, sizeof name);
   name[sizeof name - 1] = '\0';
   message text;
   text << "vigil: stack overflow in " << (name[0] != '\0' ? name : "a fiber") << ": its stack of "
-       << (where.size() >> 10)
-       << " KiB is used up; give it more with fiber_options::stack_size, or look for a recursion "
-          "without end or a big local array\n";
+       << (where.size() >> 10) << " KiB is used up; give it more with " << setting
+       << ", or look for a recursion without end or a big local array\n";
   text.write_out();
 }
 

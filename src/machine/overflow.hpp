@@ -25,9 +25,10 @@ class alternate_signal_stack {
   std::size_t size_ = 0;         // the guard included
 };
 
-// Writes what runs on the stack, such as "fiber 12 (name)", with a final zero. Must be
+// Writes what runs on the stack, such as "fiber 12 (name)", with a final zero, and
+// returns the name of the setting that decides how large it is. Must be
 // async-signal-safe.
-using describe_stack = void (*)(const stack& where, char* text, std::size_t size) noexcept;
+using describe_stack = const char* (*)(const stack& where, char* text, std::size_t size) noexcept;
 
 // Watches SIGSEGV and SIGBUS. A fault in the guard below the running stack is reported on
 // descriptor 2, and the process dies by that signal; any other fault goes to the handler

@@ -106,6 +106,28 @@ TEST_SUITE("stack overflow") {
     CHECK_MESSAGE(r.says("stack"), r.output);
   }
 
+  TEST_CASE("child: one of three digs too deep" * doctest::skip()) {
+    const std::string who = std::getenv("VIGIL_TEST_WHO");
+    vigil::run(with_workers(2), [&] {
+      if (who == "main") dig(1'000'000);
+      if (who == "callback") vigil::after_func(0s, [] { dig(1'000'000); });
+      if (who == "fiber") vigil::go([] { dig(1'000'000); });
+      sleep_for(1h);
+    });
+  }
+
+  TEST_CASE("names the setting that gives the stack its size") {
+    const auto says = [](const char* who, const char* setting) {
+      const child_result r =
+          run_child("child: one of three digs too deep", {{"VIGIL_TEST_WHO", who}});
+      const bool named = r.says((std::string("give it more with ") + setting + ",").c_str());
+      CHECK_MESSAGE(named, who, "\n", r.output);
+    };
+    says("main", "options::main_stack_size");
+    says("callback", "options::stack_size");
+    says("fiber", "fiber_options::stack_size");
+  }
+
   TEST_CASE("a fiber that stays within its stack is unaffected") {
     in_runtime({.workers = {1, 2}}, [] { CHECK(spawn([] { return dig(100); }).join() != 1); });
   }
@@ -116,7 +138,8 @@ TEST_SUITE("stack overflow") {
 TEST_SUITE("a fiber's name") {
   TEST_CASE("child: says something about a fiber" * doctest::skip()) {
     const std::string what = std::getenv("VIGIL_TEST_WHERE");
-    const vigil::fiber_options named{.name = "a\x1b[2J\nb"};
+    const bool has_name = std::getenv("VIGIL_TEST_UNNAMED") == nullptr;
+    const vigil::fiber_options named{.name = has_name ? "a\x1b[2J\nb" : ""};
     // The handle is there before its fiber begins if one worker runs both.
     vigil::options o = with_workers(what == "handle" ? 1 : 2);
     if (what == "slow") o.slow_fiber = 1ns;
@@ -176,6 +199,17 @@ TEST_SUITE("a fiber's name") {
           run_child("child: says something about a fiber", {{"VIGIL_TEST_WHERE", what}});
       CHECK_MESSAGE(r.says("(a\\x1b[2J\\nb"), what, "\n", r.output);
       CHECK_MESSAGE(!r.says("\x1b[2J"), what);
+    }
+  }
+
+  TEST_CASE("that is not there leaves no empty place") {
+    for (const char* const what :
+         {"uncaught", "detached", "slow", "no_park", "pin", "handle", "swallowed", "shielded"}) {
+      const child_result r = run_child("child: says something about a fiber",
+                                       {{"VIGIL_TEST_WHERE", what}, {"VIGIL_TEST_UNNAMED", "1"}});
+      CHECK_MESSAGE(r.says("fiber "), what, "\n", r.output);
+      for (const char* const empty : {" (,", " ()", " ( "})
+        CHECK_MESSAGE(!r.says(empty), what, "\n", r.output);
     }
   }
 }

@@ -30,6 +30,7 @@ void plain(std::exception_ptr) noexcept {
 void overloaded(std::exception_ptr) {
   plain_calls.fetch_add(1);
 }
+
 [[maybe_unused]] void overloaded(int) {}
 
 bool never_again() {

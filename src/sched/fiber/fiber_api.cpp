@@ -2,7 +2,7 @@
 #include "sched/fiber/fiber_entry.hpp"
 #include "sched/fiber/park.hpp"
 #include "sched/fiber/park_check.hpp"
-#include "sched/fiber/written_name.hpp"
+#include "sched/report/fiber_words.hpp"
 #include "sched/run/process_fork.hpp"
 #include "sched/scheduler.hpp"
 #include "sched/turn_budget.hpp"
@@ -26,7 +26,6 @@ using detail::lock_guard;
 using detail::outcome;
 using detail::require_fiber;
 using detail::wait_reason;
-using detail::written_name;
 
 namespace detail {
 
@@ -253,10 +252,9 @@ namespace {
 
 [[noreturn]] void destroyed_while_joined(const fiber_core& core) noexcept {
   detail::fatal(
-      "fiber %llu (%s): its handle is destroyed while another fiber or thread joins it; who owns "
-      "the handle joins it, or waits until the other one has",
-      static_cast<unsigned long long>(core.identity.id),
-      written_name(core.identity.name).text());
+      "%s: its handle is destroyed while another fiber or thread joins it; the owner of the handle "
+      "joins it, or waits until the other one has",
+      fiber_words(core.identity.id, core.identity.name).text());
 }
 
 }  // namespace
@@ -273,19 +271,17 @@ void stop_and_join(fiber_core* core) noexcept {
     request_stop(core);
     if (self == core) {
       detail::fatal(
-          "fiber %llu (%s) destroys its own last handle, which would wait for the "
+          "%s destroys its own last handle, which would wait for the "
           "fiber's end for ever: detach() it first, or let another fiber own it",
-          static_cast<unsigned long long>(core->identity.id),
-          written_name(core->identity.name).text());
+          fiber_words(core->identity.id, core->identity.name).text());
     }
     if (self != nullptr) detail::check_may_park(*self);
     if (self == nullptr && detail::current_worker() != nullptr) {
       detail::fatal(
-          "fiber %llu (%s): its last handle dies on a worker's own stack, inside a handler of the "
+          "%s: its last handle dies on a worker's own stack, inside a handler of the "
           "library, where nothing may wait for the fiber's end: join() or detach() it first, or "
           "let a fiber own it",
-          static_cast<unsigned long long>(core->identity.id),
-          written_name(core->identity.name).text());
+          fiber_words(core->identity.id, core->identity.name).text());
     }
     // A joining destructor waits: only the child's end ends this wait.
     detail::caller waits(detail::caller::unstoppable);
@@ -391,13 +387,12 @@ detail::fiber& fiber_of(const detail::guard_owner& owner, const char* guard) noe
       "there";
   if (f != nullptr) {
     detail::fatal(
-        "a this_fiber::%s that fiber %llu of runtime %u has made ends on fiber %llu (%s) of "
+        "a this_fiber::%s that fiber %llu of runtime %u has made ends on %s of "
         "runtime %llu%s: %s",
         guard,
         static_cast<unsigned long long>(owner.fiber),
         owner.runtime,
-        static_cast<unsigned long long>(f->identity.id),
-        written_name(f->identity.name).text(),
+        detail::fiber_words(*f).text(),
         static_cast<unsigned long long>(f->sched->number()),
         f->identity.id == owner.fiber && f->guards.ended != owner.callback
             ? ", which has run other callbacks since"

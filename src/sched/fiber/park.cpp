@@ -1,7 +1,7 @@
 #include "sched/fiber/park.hpp"
 
 #include "sched/fiber/park_check.hpp"
-#include "sched/fiber/written_name.hpp"
+#include "sched/report/fiber_words.hpp"
 #include "sched/scheduler.hpp"
 #include "sched/worker.hpp"
 
@@ -104,11 +104,10 @@ outcome wait_within(fiber& self,
 void check_may_park(const fiber& self) noexcept {
   if (self.guards.no_parks != 0) {
     fatal(
-        "fiber %llu (%s) is about to wait under this_fiber::no_park: whatever it holds (a "
+        "%s is about to wait under this_fiber::no_park: whatever it holds (a "
         "std::mutex, the address of a thread_local, errno) must be let go first, and whatever "
         "called it (a strand, OpenSSL for a callback) must be returned to",
-        static_cast<unsigned long long>(self.identity.id),
-        written_name(self.identity.name).text());
+        fiber_words(self).text());
   }
 }
 
@@ -147,10 +146,9 @@ void count_throw(fiber& self) {
   constexpr std::uint16_t patience = 1000;  // with a fiber that swallows the exception
   if (++self.stops_thrown <= patience) return;
   fatal(
-      "fiber %llu (%s) has swallowed vigil::stopped, or vigil::deadlock, %u times: a catch that "
+      "%s has swallowed vigil::stopped, or vigil::deadlock, %u times: a catch that "
       "takes them, as catch (...) does, must rethrow or end the fiber, or the shutdown never ends",
-      static_cast<unsigned long long>(self.identity.id),
-      written_name(self.identity.name).text(),
+      fiber_words(self).text(),
       static_cast<unsigned>(patience));
 }
 

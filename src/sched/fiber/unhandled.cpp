@@ -1,12 +1,10 @@
 #include "sched/fiber/unhandled.hpp"
 
 #include "base/assert.hpp"
-#include "sched/fiber/written_name.hpp"
-#include "sched/report/fiber_dump.hpp"
+#include "sched/report/fiber_words.hpp"
 #include "sched/run/process_terminate.hpp"
 #include "sched/scheduler.hpp"
 
-#include <cstdio>
 #include <exception>
 #include <utility>
 
@@ -30,24 +28,17 @@ void report_unhandled(fiber& f, std::exception_ptr error) {
     (*f.ending.on_unhandled)(std::move(error));
     return;
   }
-  const place_in_words from(f);
   try {
     std::rethrow_exception(std::move(error));
   } catch (const std::exception& e) {
-    warn("an exception has left fiber %llu (%s, started at %s), and nobody joins it: %s",
-         static_cast<unsigned long long>(f.identity.id),
-         written_name(f.identity.name).text(),
-         from.text,
+    warn("an exception has left %s, and nobody joins it: %s",
+         fiber_words_with_place(f).text(),
          e.what());
     process_end_is_named();
     std::terminate();
   } catch (...) {
-    warn(
-        "an exception that is no std::exception has left fiber %llu (%s, started at %s), and "
-        "nobody joins it",
-        static_cast<unsigned long long>(f.identity.id),
-        written_name(f.identity.name).text(),
-        from.text);
+    warn("an exception that is no std::exception has left %s, and nobody joins it",
+         fiber_words_with_place(f).text());
     process_end_is_named();
     std::terminate();
   }
@@ -81,14 +72,7 @@ void report_finally(fiber& f, std::exception_ptr error) noexcept {
   try {
     report_unhandled(f, std::move(error));
   } catch (...) {
-    char given[1024];
-    std::snprintf(given,
-                  sizeof given,
-                  "fiber %llu (%s, started at %s)",
-                  static_cast<unsigned long long>(f.identity.id),
-                  written_name(f.identity.name).text(),
-                  place_in_words(f).text);
-    end_by_on_unhandled(given);
+    end_by_on_unhandled(fiber_words_with_place(f).text());
   }
 }
 

@@ -2,13 +2,15 @@
 
 #include "base/foreign_memory.hpp"
 #include "base/thread_annotations.hpp"
-#include "sched/fiber/written_name.hpp"
 #include "sched/report/dump_extension.hpp"
+#include "sched/report/fiber_words.hpp"
 #include "sched/run/process_dump.hpp"
 #include "sched/scheduler.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdio>
+#include <cstring>
 
 namespace vigil::inline VIGIL_ABI::detail {
 
@@ -170,30 +172,25 @@ void dump_runtime(dump_writer& out, const scheduler& s, bool with_tasks) noexcep
   if (tasks != nullptr && with_tasks) tasks->write(out);
 }
 
-void describe_fiber(const stack& where, char* text, std::size_t size) noexcept {
+const char* describe_fiber(const stack& where, char* text, std::size_t size) noexcept {
   fiber_snapshot s;
-  if (size == 0) return;
+  if (size == 0) return "fiber_options::stack_size";
   text[0] = '\0';
-  if (!take_snapshot(where, s)) return;
-  std::size_t n = 0;
-  const auto put = [&](const char* part) {
-    while (*part != '\0' && n + 1 < size)
-      text[n++] = *part++;
-    text[n] = '\0';
-  };
-  char digits[21] = {};
-  std::size_t i = sizeof digits - 1;
-  do {
-    digits[--i] = static_cast<char>('0' + s.id % 10);
-    s.id /= 10;
-  } while (s.id != 0);
-  put("fiber ");
-  put(digits + i);
-  if (s.name[0] != '\0') {
-    put(" (");
-    put(written_name(s.name).text());
-    put(")");
+  if (!take_snapshot(where, s)) return "fiber_options::stack_size";
+  const fiber_words name(s.id, s.name);
+  const std::size_t n = std::min(std::strlen(name.text()), size - 1);
+  std::memcpy(text, name.text(), n);
+  text[n] = '\0';
+  switch (s.role) {
+    case fiber_role::main:
+      return "options::main_stack_size";
+    case fiber_role::runner:
+    case fiber_role::timer:
+      return "options::stack_size";
+    case fiber_role::user:
+      break;
   }
+  return "fiber_options::stack_size";
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -52,7 +52,8 @@ struct place_in_words {
   char text[512];
 };
 
-// Writes "fiber 12 (name)" for the fiber on this stack, or "" if there is none.
-void describe_fiber(const stack& where, char* text, std::size_t size) noexcept;
+// Writes "fiber 12 (name)" for the fiber on this stack, or "" if there is none. Returns
+// the setting that decides how large the stack is.
+const char* describe_fiber(const stack& where, char* text, std::size_t size) noexcept;
 
 }  // namespace vigil::inline VIGIL_ABI::detail

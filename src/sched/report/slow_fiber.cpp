@@ -2,8 +2,8 @@
 
 #include "base/assert.hpp"
 #include "base/clock_source.hpp"
-#include "sched/fiber/written_name.hpp"
 #include "sched/report/fiber_dump.hpp"
+#include "sched/report/fiber_words.hpp"
 #include "sched/run/process_threads.hpp"
 
 #include <cstring>
@@ -84,12 +84,11 @@ void slow_fibers::name(const report& r) noexcept {
     if (site_count_ < sites_kept) sites_[site_count_++] = {r.file, r.line};
   }
   warn(
-      "slow_fiber: fiber %llu (%s), started at %s, %s its worker %.3f ms without a switch%s; "
+      "slow_fiber: %s, started at %s, %s its worker %.3f ms without a switch%s; "
       "options::slow_fiber is %.3f ms. What blocks its thread (std::mutex, "
       "std::this_thread::sleep_for, read()) keeps others waiting: use vigil's own, or "
       "vigil::blocking; in a long computation call this_fiber::yield now and then",
-      static_cast<unsigned long long>(r.id),
-      written_name(r.name).text(),
+      fiber_words(r.id, r.name).text(),
       place_in_words(r.file, r.line).text,
       r.goes_on ? "has held" : "held",
       static_cast<double>(r.held) / 1e6,

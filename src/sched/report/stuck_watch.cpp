@@ -98,9 +98,10 @@ void stuck_watch::report() noexcept {
   warn(
       "no worker has switched to another fiber for %.3f s (options::stuck_limit), although a timer "
       "is due or a fiber is ready. Each of these fibers keeps its worker: it computes, or blocks "
-      "its thread, in a function-local static or a std::call_once whose initialiser waits for "
-      "example, or in a std::mutex that is held across a wait. A worker whose fiber is not named "
-      "is kept by a handler of its io_context",
+      "its thread: in a call that blocks (read(), getaddrinfo(), std::this_thread::sleep_for, a "
+      "client library), which belongs into vigil::blocking, in a function-local static or a "
+      "std::call_once whose initialiser waits, or in a std::mutex that is held across a wait. A "
+      "worker whose fiber is not named is kept by a handler of its io_context",
       static_cast<double>(limit_) / 1e9);
   process_dump_running(2, of_.workers.front()->sched);
 }

@@ -42,9 +42,9 @@ void on_sigquit(int) {
   ::sigtimedwait(&broken_pipe, nullptr, &at_once);
 }
 
-// Writes "fiber 12 (name)" for the overflow report.
-void describe(const stack& where, char* text, std::size_t size) noexcept {
-  describe_fiber(where, text, size);
+// For the overflow report.
+const char* describe(const stack& where, char* text, std::size_t size) noexcept {
+  return describe_fiber(where, text, size);
 }
 
 // Called with any lock held.

@@ -3,9 +3,8 @@
 #include "base/assert.hpp"
 #include "base/atomic.hpp"
 #include "sched/fiber/fiber.hpp"
-#include "sched/fiber/written_name.hpp"
 #include "sched/report/dump_extension.hpp"
-#include "sched/report/fiber_dump.hpp"
+#include "sched/report/fiber_words.hpp"
 #include "sched/run/running_runtimes.hpp"
 #include "sched/worker.hpp"
 
@@ -31,33 +30,23 @@ atomic<bool> end_is_named{false};
 
 // Says that an exception which nobody has caught ends the program on this fiber.
 void name_uncaught(const fiber& f, const std::exception_ptr& error) noexcept {
-  const auto id = static_cast<unsigned long long>(f.identity.id);
-  const place_in_words from(f);
+  const fiber_words_with_place who(f);
   try {
     std::rethrow_exception(error);
   } catch (const stopped&) {
     fatal(
-        "vigil::stopped has left a noexcept function of fiber %llu (%s, started at %s). A "
-        "wait in a noexcept function, destructors included, must be under "
-        "this_fiber::shield",
-        id,
-        written_name(f.identity.name).text(),
-        from.text);
+        "vigil::stopped has left a noexcept function of %s. A wait in a noexcept function, "
+        "destructors included, must be under this_fiber::shield",
+        who.text());
   } catch (const std::exception& e) {
-    warn(
-        "an exception has left fiber %llu (%s, started at %s), or a noexcept function on it, "
-        "and nobody catches it: %s",
-        id,
-        written_name(f.identity.name).text(),
-        from.text,
-        e.what());
+    warn("an exception has left %s, or a noexcept function on it, and nobody catches it: %s",
+         who.text(),
+         e.what());
   } catch (...) {
     warn(
-        "an exception that is no std::exception has left fiber %llu (%s, started at %s), or a "
-        "noexcept function on it, and nobody catches it",
-        id,
-        written_name(f.identity.name).text(),
-        from.text);
+        "an exception that is no std::exception has left %s, or a noexcept function on it, and "
+        "nobody catches it",
+        who.text());
   }
 }
 

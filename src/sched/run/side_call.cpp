@@ -2,8 +2,8 @@
 
 #include "base/assert.hpp"
 #include "sched/fiber/end_listener.hpp"
-#include "sched/fiber/written_name.hpp"
 #include "sched/idle.hpp"
+#include "sched/report/fiber_words.hpp"
 #include "sched/run/outside_work.hpp"
 
 #include <optional>
@@ -108,10 +108,9 @@ void side_calls::name() noexcept {
   const lock_guard guard(lock_);
   for (side_call* c = calls_.front(); c != nullptr; c = call_list::next(*c)) {
     if (c->done) continue;
-    warn("  a function on a side pool, called %.3f s ago by fiber %llu (%s) at %s:%u",
+    warn("  a function on a side pool, called %.3f s ago by %s at %s:%u",
          static_cast<double>(now - c->since) / 1e9,
-         static_cast<unsigned long long>(c->fiber_id),
-         written_name(c->fiber_name).text(),
+         fiber_words(c->fiber_id, c->fiber_name).text(),
          c->from.file,
          c->from.line);
   }

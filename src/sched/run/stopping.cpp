@@ -14,9 +14,9 @@
 #include "base/assert.hpp"
 #include "sched/fiber/park.hpp"
 #include "sched/fiber/visitors.hpp"
-#include "sched/fiber/written_name.hpp"
 #include "sched/report/dump_writer.hpp"
 #include "sched/report/fiber_dump.hpp"
+#include "sched/report/fiber_words.hpp"
 #include "sched/run/run_end.hpp"
 #include "sched/run/signal_hub.hpp"
 #include "sched/run/signal_name.hpp"
@@ -382,9 +382,8 @@ void run_end::stop_limit_passed(nanos waited) noexcept {
     const bool ours = f.role == fiber_role::timer || reason == wait_reason::shutdown ||
                       (f.role == fiber_role::runner && f.callback.load() == nullptr && is_free);
     if (ours && !in_root) return;
-    warn("  fiber %llu (%s), %s, waits for: %s, started at %s%s",
-         static_cast<unsigned long long>(f.identity.id),
-         written_name(f.identity.name).text(),
+    warn("  %s, %s, waits for: %s, started at %s%s",
+         fiber_words(f).text(),
          to_string(state),
          to_string(reason),
          place_in_words(f).text,

@@ -1,0 +1,34 @@
+// How messages call a fiber: "fiber 4 (parser)", or without a name "fiber 4".
+#pragma once
+
+#include "sched/fiber/fiber.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+// Async-signal-safe. In a list of arguments it lives as long as the call.
+class fiber_words {
+ public:
+  // With a place: "fiber 4 (parser, started at main.cpp:12)".
+  fiber_words(std::uint64_t id, const char* name, const char* place = nullptr) noexcept;
+
+  explicit fiber_words(const fiber& f) noexcept : fiber_words(f.identity.id, f.identity.name) {}
+
+  const char* text() const noexcept { return text_; }
+
+ private:
+  void put(const char* part) noexcept;
+
+  std::size_t size_ = 0;
+  char text_[32 + 4 * fiber_identity::name_room + 512];  // as long as a place_in_words
+};
+
+// With the place where the fiber was started.
+class fiber_words_with_place : public fiber_words {
+ public:
+  explicit fiber_words_with_place(const fiber& f) noexcept;
+};
+
+}  // namespace vigil::inline VIGIL_ABI::detail
