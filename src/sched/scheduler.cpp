@@ -41,6 +41,7 @@ scheduler::scheduler(const scheduler_options& settings, std::unique_ptr<watch> w
       number_(settings.is_observer ? 0 : runtimes_made.fetch_add(1) + 1),
       watches_(std::move(w)),
       idle_(watches_.present()) {
+  if (!settings_.is_observer) runtime_was_made.store(true);
   if (settings_.virtual_time) clock.make_virtual(testing::epoch.time_since_epoch().count());
   events_outside = std::make_unique<shared_event_log>(settings_.recorder_events.value_or(0), clock);
   workers_.reserve(settings_.workers);

@@ -7,6 +7,7 @@ atomic<int> handlers_inside{0};
 
 std::mutex process_lock;
 std::size_t runtimes_running = 0;
+atomic<bool> runtime_was_made{false};
 
 runtime_slot* slot_with(const scheduler* s) noexcept {
   return find_slot([s](const runtime_slot& slot) { return slot.running.load() == s; });

@@ -37,6 +37,9 @@ VIGIL_FOR_IO extern atomic<int> handlers_inside;
 extern std::mutex process_lock;
 extern std::size_t runtimes_running;  // guarded by process_lock
 
+// Whether the process has ever made a runtime for the program.
+extern atomic<bool> runtime_was_made;
+
 // For a handler's scope: the handler is counted, and errno is kept.
 class handler_scope {
  public:

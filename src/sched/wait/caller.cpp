@@ -1,6 +1,9 @@
 #include "sched/wait/caller.hpp"
 
+#include "base/assert.hpp"
+#include "base/clock_source.hpp"
 #include "sched/run/process_fork.hpp"
+#include "sched/run/running_runtimes.hpp"
 #include "sched/scheduler.hpp"
 #include "sched/watch.hpp"
 
@@ -45,14 +48,13 @@ ticket caller::open_on_thread() noexcept {
 
 outcome caller::wait(ticket t, awaited what, spinlock& held) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   if (fiber_ != nullptr) return detail::wait(*fiber_, t, what, kept_.limit, stoppable_, held);
-  const nanos deadline = kept_.limit.as_deadline();
   held.unlock();
-  return sleep(t, deadline);
+  return sleep(t, what.reason);
 }
 
 outcome caller::wait(ticket t, awaited what) {
   if (fiber_ != nullptr) return detail::wait(*fiber_, t, what, kept_.limit, stoppable_);
-  return sleep(t, kept_.limit.as_deadline());
+  return sleep(t, what.reason);
 }
 
 // The thread that claims the ticket wakes the note, once; so if a claim beats the
@@ -65,8 +67,30 @@ outcome caller::sleep_alone(ticket t, nanos deadline) noexcept {
   return thread_->self.outcome();
 }
 
-outcome caller::sleep(ticket t, nanos deadline) noexcept {
+// A send in a program whose main() has forgotten vigil::run waits for a receiver that
+// never begins.
+outcome caller::sleep_without_runtime(ticket t, nanos deadline) noexcept {
+  constexpr nanos patience = 3'000'000'000;
+  static atomic<bool> is_told{false};
+  const nanos tells_at = saturating_add(monotonic_now(), patience);
+  if (!is_told.load() && tells_at < deadline) {
+    if (thread_->sleep.sleep_until(tells_at)) return thread_->self.outcome();
+    if (!runtime_was_made.load() && !is_told.exchange(true)) {
+      warn(
+          "a send has waited for 3 s on a plain thread, in a process that has never had a runtime: "
+          "fibers run only inside vigil::run (or vigil::runtime, vigil::guest_runtime). It waits "
+          "on, "
+          "since another thread may receive");
+    }
+  }
+  return sleep_alone(t, deadline);
+}
+
+outcome caller::sleep(ticket t, wait_reason reason) noexcept {
+  const nanos deadline = kept_.limit.as_deadline();
   cancel_node* const node = kept_.limit.cancelled_by;
+  if (reason == wait_reason::send && node == nullptr && !runtime_was_made.load())
+    return sleep_without_runtime(t, deadline);
   if (node == nullptr) return sleep_alone(t, deadline);
   queued_waiter entry(open_wait{&thread_->self, t});
   if (!node->begin_wait(entry)) return outcome::cancelled;

@@ -99,8 +99,9 @@ class caller {
   VIGIL_FOR_IO caller(const wait_limit& limit, mode m, const worker* on) noexcept;
 
   VIGIL_FOR_IO ticket open_on_thread() noexcept;
-  outcome sleep(ticket t, nanos deadline) noexcept;
+  outcome sleep(ticket t, wait_reason reason) noexcept;
   outcome sleep_alone(ticket t, nanos deadline) noexcept;
+  outcome sleep_without_runtime(ticket t, nanos deadline) noexcept;
 
   fiber* const fiber_;
   const kept_limit kept_;
