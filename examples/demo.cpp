@@ -59,13 +59,13 @@ void work_repeats() {
   scene("Work repeats every 250 ms. The third run takes 400 ms; the beat is kept.");
   //! [repeat]
   int runs = 0;
-  auto beat = vigil::every(250ms, [&runs] {
+  vigil::scoped_timer beat = vigil::every(250ms, [&runs] {
     ++runs;
     say("run " + std::to_string(runs));
     if (runs == 3) vigil::sleep_for(400ms);
   });
   vigil::sleep_for(1600ms);
-  beat.stop_and_wait();
+  beat->stop_and_wait();
   //! [repeat]
 }
 
@@ -124,7 +124,7 @@ void a_week_passes() {
   int beats = 0;
   const auto start = std::chrono::steady_clock::now();
   vigil::testing::run_virtual([&] {
-    auto beat = vigil::every(1min, [&beats] { ++beats; });
+    const vigil::scoped_timer beat = vigil::every(1min, [&beats] { ++beats; });
     vigil::sleep_for(24h * 7);
   });
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;

@@ -34,13 +34,13 @@ void stop_and_reset() {
 void repeating() {
   //! [repeating]
   int runs = 0;
-  auto beat = vigil::every(100ms, [&runs] {
+  vigil::scoped_timer beat = vigil::every(100ms, [&runs] {
     // Due at 100, 200, …; the second run takes 250 ms, so the runs of 300 and
     // 400 collapse into one, at once after it; then at 500 again.
     if (++runs == 2) vigil::sleep_for(250ms);
   });
   vigil::sleep_for(550ms);
-  beat.stop_and_wait();  // no run is under way any more: `runs` may go
+  beat->stop_and_wait();  // no run is under way any more; the end of the scope does the same
   std::printf("%d runs\n", runs);
   //! [repeating]
 }
@@ -97,7 +97,7 @@ void with_timeout() {
 void retries_once_an_hour() {
   vigil::testing::run_virtual([] {
     int tries = 0;
-    auto retry = vigil::every(1h, [&tries] { ++tries; });
+    const vigil::scoped_timer retry = vigil::every(1h, [&tries] { ++tries; });
     vigil::sleep_for(24h);
     vigil::testing::settle();  // lets the run that is due now go first
     assert(tries == 24);

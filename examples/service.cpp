@@ -36,14 +36,14 @@ int main() {
     });
 
     int done = 0;
-    auto work = vigil::every(100ms, [&done] {
+    vigil::scoped_timer work = vigil::every(100ms, [&done] {
       if (++done % 10 == 0) std::printf("worked %d times\n", done);
     });
 
     std::puts("serving; Ctrl-C stops");
     vigil::background().done().recv();  // until Ctrl-C
     // From here there are five seconds to finish what has begun, or options::grace.
-    work.stop_and_wait();
+    work->stop_and_wait();
     std::puts("the work is done");
   });
   std::puts("stopped");

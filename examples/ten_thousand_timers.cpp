@@ -47,7 +47,7 @@ int main() {
 
     //! [timers]
     std::atomic<int> fired = 0;
-    std::vector<vigil::timer> timers;
+    std::vector<vigil::scoped_timer> timers;
     for (int i = 0; i < 10'000; ++i) {
       timers.push_back(vigil::after_func(1s + i * 10us, [&fired] { ++fired; }));
     }
@@ -55,7 +55,7 @@ int main() {
 
     int stopped = 0;
     for (std::size_t i = 0; i < timers.size(); i += 2)
-      stopped += timers[i].stop();
+      stopped += timers[i]->stop();
     report("every other is stopped", threads);
 
     vigil::sleep_for(1500ms);

@@ -39,9 +39,10 @@ BASES = {
     "receiving": "channel, receiver",
     "recv_iterator": "range-for over a channel or receiver",
     "fiber_token": "use_fiber",
+    "scoped_handle": "scoped_done_callback, wall::scoped_timer, boot::scoped_timer",
 }
 # Classes in a header of detail/ -> the header of the public class.
-HEADERS = {"recv_iterator": "vigil/channel.hpp"}
+HEADERS = {"recv_iterator": "vigil/channel.hpp", "scoped_handle": "vigil/context.hpp"}
 # Objects on which a function of another class is called.
 OBJECTS = {
     "of": "semaphore",
@@ -383,6 +384,8 @@ def row(f):
         call = owner
     elif f.scope and f.name == f.scope[-1]:
         call = f"`{f.name}({', '.join(shown)})`"
+    elif f.name[0] == "~" and f.scope[-1] in BASES:
+        call = f"the end of `{owner}`"
     elif f.name == "operator=":
         call = f"`{owner} = std::move({shown[0]})`"
     elif f.name[0] == "~":

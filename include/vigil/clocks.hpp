@@ -24,6 +24,7 @@
 #include <vigil/detail/callable.hpp>
 #include <vigil/detail/config.hpp>
 #include <vigil/detail/handle.hpp>
+#include <vigil/detail/scoped_handle.hpp>
 #include <vigil/detail/site.hpp>
 #include <vigil/ticker.hpp>
 #include <vigil/timer.hpp>
@@ -198,6 +199,11 @@ class clock_timer {
   }
 
  private:
+  template <class Handle>
+  friend class detail::scoped_handle;
+
+  const detail::timer_record* record() const noexcept { return record_.get(); }
+
   bool stop_within(const detail::wait_limit& limit) const {
     const bool prevented = stop();
     return (record_ && detail::stop_and_wait(record_.get(), limit)) || prevented;
@@ -212,6 +218,10 @@ class clock_timer {
 namespace wall {
 
 using timer = clock_timer<wall_clock>;
+
+// As vigil::scoped_timer: stops the timer at the end of the scope, and waits for its
+// callback. As a member it comes last.
+using scoped_timer = detail::scoped_handle<timer>;
 
 // Parks the calling fiber until the wall clock reads t; returns at once if it has passed.
 // time_point::max() is never reached. Throws as vigil::sleep_until does, and
@@ -243,6 +253,7 @@ timer after_func_at(const Time& t, F&& f, const site& from = site::current()) {
 namespace boot {
 
 using timer = clock_timer<boot_clock>;
+using scoped_timer = detail::scoped_handle<timer>;
 
 template <time_point_on<boot_clock> Time>
 void sleep_until(const Time& t) {

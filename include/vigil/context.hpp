@@ -30,6 +30,7 @@
 #include <vigil/detail/config.hpp>
 #include <vigil/detail/duration.hpp>
 #include <vigil/detail/handle.hpp>
+#include <vigil/detail/scoped_handle.hpp>
 #include <vigil/detail/site.hpp>
 #include <vigil/error.hpp>
 
@@ -82,6 +83,7 @@ VIGIL_API done_registration* after_func(context_core* c, callback f, const site&
 VIGIL_API bool stop(done_registration* r) noexcept;
 // Waits: throws stopped, wrong_place.
 VIGIL_API bool stop_and_wait(done_registration* r, const wait_limit& limit);
+VIGIL_API const timer_record* record_of(const done_registration* r) noexcept;
 
 }  // namespace detail
 
@@ -268,7 +270,8 @@ template <class T>
 }
 
 // done_callback: the handle that after_func(ctx, f) returns. Copies name the same
-// registration. Dropping it changes nothing.
+// registration. Dropping it changes nothing: f may still run. If f refers to variables of
+// a scope, or to the object that keeps the handle, use scoped_done_callback.
 class done_callback {
  public:
   done_callback() noexcept = default;  // stop() is false
@@ -290,12 +293,24 @@ class done_callback {
   bool stop_and_wait(const context& ctx) const { return stop_within(detail::cancelled_by(ctx)); }
 
  private:
+  template <class Handle>
+  friend class detail::scoped_handle;
+
+  const detail::timer_record* record() const noexcept {
+    return handle_.get() != nullptr ? detail::record_of(handle_.get()) : nullptr;
+  }
+
   bool stop_within(const detail::wait_limit& limit) const {
     return handle_.get() != nullptr && detail::stop_and_wait(handle_.get(), limit);
   }
 
   detail::handle<detail::done_registration> handle_;
 };
+
+// scoped_done_callback: made from a done_callback. At the end of the scope it prevents f,
+// or waits for a running f (unless the scope ends inside f), as scoped_timer does. As a
+// member it comes last.
+using scoped_done_callback = detail::scoped_handle<done_callback>;
 
 // Runs f once on a fiber of the current runtime when ctx is done; at once if it is done
 // already. The canceller does not wait for f. The pending call keeps the context alive

@@ -4,7 +4,11 @@
 //   vigil::select(vigil::on_recv(lines, ...), vigil::on_recv(deadline.channel(), ...));
 //   deadline.reset(1s);
 //
-//   vigil::timer later = vigil::after_func(1s, [] { ... });
+//   vigil::scoped_timer later = vigil::after_func(1s, [&] { ... });
+//
+// A dropped `timer` runs on: its callback is still called. A scoped_timer stops it, and
+// so belongs to a callback that refers to variables of a scope, or to members of an
+// object, whose last member it is.
 //
 // A pending timer costs no fiber, no thread and no stack. A callback runs on a fiber of
 // its runtime, so a slow one delays no other timer. A channel's timer is in the heap only
@@ -66,8 +70,8 @@ VIGIL_API void stop_for_scope(timer_record* record) noexcept;
 
 }  // namespace detail
 
-// timer: a handle to a timer. Copies name the same timer, as in Go. When the last handle
-// of a callback's timer goes, the callback still runs (see scoped_timer). A channel's
+// timer: a handle to a timer. Copies name the same timer, as in Go. Dropping the last
+// handle of a callback's timer stops nothing, and the callback still runs. A channel's
 // timer is freed with its last handle; a receiver of its channel counts as one.
 //
 // The captures of a callback are destroyed as soon as the timer is neither pending nor

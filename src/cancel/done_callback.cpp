@@ -136,4 +136,8 @@ bool stop_and_wait(done_registration* r, const wait_limit& limit) {
   return in_turn(limit, [r](const wait_limit& l) { return r->stop_and_wait(l); });
 }
 
+const timer_record* record_of(const done_registration* r) noexcept {
+  return r->record;
+}
+
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -87,6 +87,11 @@ spinlock& task_core::lock() const noexcept {
   return locks[id % std::size(locks)];
 }
 
+void task_core::note_handler(unhandled_box* of_runtime) noexcept {
+  on_unhandled = of_runtime;
+  if (frame.error != nullptr && of_runtime != nullptr) retain(of_runtime);
+}
+
 // Reports an exception that nobody will take, as options::on_unhandled says.
 void task_core::report() noexcept {
   const std::exception_ptr error = std::exchange(frame.error, nullptr);

@@ -54,6 +54,8 @@ class task_core : public running_task {
   bool detach() noexcept;
   // Drops the run or the handle; the last of the two ends the core and the frames.
   void release() noexcept;
+  // Caller: holds lock(), and has read `joiner`; sets has_ended afterwards.
+  void note_handler(unhandled_box* of_runtime) noexcept;
   void report() noexcept;
   // Ends the program: the message names the task, and says what it does wrong.
   [[noreturn]] void fatal_here(const char* what) const noexcept;

@@ -358,8 +358,7 @@ void task_service::finish(runner& own, task_core& t) noexcept {
     const lock_guard guard(t.lock());
     is_detached = t.is_detached;
     open_wait* const w = t.joiner;
-    t.on_unhandled = sched_.settings().on_unhandled.box();
-    if (t.frame.error != nullptr && t.on_unhandled != nullptr) retain(t.on_unhandled);
+    t.note_handler(sched_.settings().on_unhandled.box());
     // Pairs with the acquire in has_ended().
     t.has_ended.store(true, order::release);
     if (w != nullptr && w->claim(outcome::value)) joiner = w->waiter;

@@ -4,6 +4,7 @@
 #include "base/atomic.hpp"
 #include "sched/fiber/fiber.hpp"
 #include "sched/report/dump_extension.hpp"
+#include "sched/report/dump_writer.hpp"
 #include "sched/report/fiber_words.hpp"
 #include "sched/run/running_runtimes.hpp"
 #include "sched/worker.hpp"

@@ -1,0 +1,22 @@
+#include "sched/fiber/fiber.hpp"
+#include "sched/wait/caller.hpp"
+
+#include <vigil/detail/scoped_handle.hpp>
+#include <vigil/fiber.hpp>
+
+namespace vigil::inline VIGIL_ABI::detail {
+
+void stop_for_scope(const timer_record* record, call_ref stop, call_ref stop_and_wait) noexcept {
+  const fiber* const self = current_fiber();
+  // ordering: the fiber's own word.
+  if (self != nullptr && record != nullptr && self->callback.load(order::relaxed) == record) {
+    stop();
+  } else if (self == nullptr) {
+    stop_and_wait();
+  } else {
+    const this_fiber::shield until_it_has_ended;
+    stop_and_wait();
+  }
+}
+
+}  // namespace vigil::inline VIGIL_ABI::detail
