@@ -4,6 +4,7 @@
 #include "sched/fiber/park.hpp"
 #include "sched/fiber/stack_sampler.hpp"
 #include "sched/run/process_fork.hpp"
+#include "sched/run/running_runtimes.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/testing.hpp>

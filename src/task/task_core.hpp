@@ -20,6 +20,7 @@
 #include "base/intrusive_list.hpp"
 #include "base/nanos.hpp"
 #include "base/spinlock.hpp"
+#include "sched/fiber/fiber.hpp"
 #include "sched/wait/wait_reason.hpp"
 #include "sched/wait/waiter.hpp"
 
