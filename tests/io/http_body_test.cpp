@@ -71,7 +71,8 @@ TEST_SUITE("http server: bodies") {
         return a;
       };
       for (const std::string expect : {"Expect: 100-continue\r\n", ""}) {
-        for (const std::string length : {"Content-Length: 3\r\n", "Transfer-Encoding: chunked\r\n"}) {
+        for (const std::string length :
+             {"Content-Length: 3\r\n", "Transfer-Encoding: chunked\r\n"}) {
           CHECK(ask("/silent", expect + length).result_int() == 403);
           const auto login = ask("/login", expect + length);
           CHECK(login.result_int() == 401);

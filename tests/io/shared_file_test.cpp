@@ -37,12 +37,13 @@ void make_blocking(int descriptor) {
 // instead of hanging.
 class rescue {
  public:
-  explicit rescue(int descriptor) : thread_([this, descriptor] {
-    std::unique_lock lock(lock_);
-    if (over_.wait_for(lock, 60s, [this] { return is_over_; })) return;
-    was_needed_ = true;
-    ::shutdown(descriptor, SHUT_RDWR);
-  }) {}
+  explicit rescue(int descriptor)
+      : thread_([this, descriptor] {
+          std::unique_lock lock(lock_);
+          if (over_.wait_for(lock, 60s, [this] { return is_over_; })) return;
+          was_needed_ = true;
+          ::shutdown(descriptor, SHUT_RDWR);
+        }) {}
 
   ~rescue() {
     {
@@ -86,9 +87,8 @@ void keeps_deadlines_when_blocking(Stream& near) {
       boost::system::system_error);
   near.set_write_deadline(clock::now() + 5ms);
   const std::string many(1 << 20, 'x');
-  CHECK_THROWS_AS(
-      vigil::select(vigil::io::on_write(near, asio::buffer(many), [](std::size_t) {})),
-      boost::system::system_error);
+  CHECK_THROWS_AS(vigil::select(vigil::io::on_write(near, asio::buffer(many), [](std::size_t) {})),
+                  boost::system::system_error);
   CHECK_FALSE(by_thread.was_needed());
 }
 

@@ -11,7 +11,8 @@
 
 namespace web {
 
-// A request; complete, except in options::before_body. Its strings live until the handler returns.
+// A request; complete, except in options::before_body. Its strings live until the
+// handler returns.
 class request {
  public:
   std::string_view method() const { return text_of(method_); }

@@ -15,8 +15,8 @@ unsigned status_of(const request& in);
 
 bool expects_continue(const request& in);
 
-// Whether Connection says "close". RFC 9112, 9.3: this counts more than "keep-alive", even
-// in HTTP/1.0, where Beast's keep_alive() looks at the latter only.
+// Whether Connection says "close". RFC 9112, 9.3: this counts more than "keep-alive",
+// even in HTTP/1.0, where Beast's keep_alive() looks at the latter only.
 bool says_close(const request& in);
 
 }  // namespace web

@@ -61,7 +61,7 @@ struct options {
   std::chrono::nanoseconds write = std::chrono::seconds(30);
 
   // How long a client that was told of an error, or of the end, may be silent before the
-  // connection is closed. Bytes that still come meanwhile are read and dropped, for
+  // connection is closed. The bytes that it still sends are read and dropped, for
   // `body` at most: unread bytes would make the close a reset, which may destroy the
   // answer on its way.
   std::chrono::nanoseconds linger = std::chrono::milliseconds(500);
@@ -144,7 +144,7 @@ class transport_over final : public transport {
 
   bool end_writing() override {
     constexpr bool can = requires { Stream::shutdown_send; } ||
-                         requires(Stream & s, error_code & e) { s.close_write(e); };
+                         requires(Stream& s, error_code& e) { s.close_write(e); };
     if constexpr (can) {
       error_code error;
       stream_.close_write(error);

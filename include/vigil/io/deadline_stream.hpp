@@ -15,11 +15,12 @@
 // asio::read, asio::write, asio::read_until and Beast's synchronous functions work on it,
 // and wait as fibers do. For TLS see tls_stream (tls.hpp).
 //
-// Thread safety: read_some, write_some, close and the setters may be called by several
-// fibers at a time, the setters by plain threads too. Reads are served one after the
-// other, and so are writes; one read and one write may be in progress together if the
-// stream below allows that (sockets, pipes and memory_stream do, boost::asio::ssl::stream
-// does not). Constructing, moving and destroying it needs exclusive access.
+// Thread safety: read_some, write_some, close and the setters (not set_idle_list) may be
+// called by several fibers at a time, the setters by plain threads too. Reads are served
+// one after the other, and so are writes; one read and one write may be in progress
+// together if the stream below allows that (sockets, pipes and memory_stream do,
+// boost::asio::ssl::stream does not). Constructing, moving and destroying it needs
+// exclusive access.
 #pragma once
 
 #include <vigil/clock.hpp>
@@ -129,7 +130,7 @@ class deadline_stream {
         sides_->write.deadline,
         false,
         error,
-        [&](auto& s) { return try_write(s, buffers, error); },
+        [&](auto& s) { return detail::try_write(s, buffers, error); },
         [&](auto& s, auto token) { return s.async_write_some(buffers, token); });
   }
 
@@ -194,7 +195,7 @@ class deadline_stream {
     if constexpr (detail::waitable<Stream>) {
       set_up();
       return transferred(
-          detail::uninterrupted(error, [&] { return try_write(stream_, from, error); }));
+          detail::uninterrupted(error, [&] { return detail::try_write(stream_, from, error); }));
     } else {
       const auto [e, n] = stream_.async_write_some(
           from, boost::asio::as_tuple(use_fiber.until(clock::time_point::min())));
@@ -220,34 +221,8 @@ class deadline_stream {
         until.deadline,
         boost::asio::buffer_size(buffers) == 0,
         error,
-        [&](auto& s) { return try_read(s, buffers, error); },
+        [&](auto& s) { return detail::try_read(s, buffers, sides_->read.is_empty, error); },
         [&](auto& s, auto token) { return s.async_read_some(buffers, token); });
-  }
-
-  template <class Buffers>
-  std::size_t try_read(Stream& s, const Buffers& buffers, boost::system::error_code& error) {
-    bool& is_empty = sides_->read.is_empty;
-    if constexpr (detail::is_tcp<Stream>) {
-      return detail::receive(s.native_handle(), buffers, is_empty, error);
-    } else {
-      std::size_t n = 0;
-      if constexpr (detail::takes_flags<Stream>) {
-        n = s.receive(buffers, MSG_DONTWAIT, error);
-      } else {
-        n = s.read_some(buffers, error);
-      }
-      is_empty = !error && n < boost::asio::buffer_size(buffers);
-      return n;
-    }
-  }
-
-  template <class Buffers>
-  static std::size_t try_write(Stream& s, const Buffers& buffers, boost::system::error_code& error) {
-    if constexpr (detail::takes_flags<Stream>) {
-      return s.send(buffers, MSG_DONTWAIT, error);
-    } else {
-      return s.write_some(buffers, error);
-    }
   }
 
   // After this many calls in a row that were served at once, one yields first.

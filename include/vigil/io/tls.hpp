@@ -192,8 +192,8 @@ class tls_stream {
   boost::system::error_code write_error() const noexcept { return core_.below().write_error(); }
 
   // Ends writing: the other end reads eof, and later writes fail with `shut_down`.
-  // Reading continues. A second call does nothing; if the first was cut off, it fails with
-  // the same error, because the other end has not learnt of the end.
+  // Reading continues. A second call does nothing; if the first was cut off, it fails
+  // with the same error, because the other end has not learnt of the end.
   //
   // If the other end closes its connection without a shutdown(), a read fails with
   // asio::ssl::error::stream_truncated, because an attacker may have cut off the rest.

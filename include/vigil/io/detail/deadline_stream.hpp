@@ -191,4 +191,34 @@ std::size_t receive(int socket,
   return receive(socket, to.data(), n, is_empty, error);
 }
 
+// Transfers what can be transferred now, or fails with would_block. `is_empty`: the read
+// has left nothing.
+template <class Stream, class Buffers>
+std::size_t try_read(Stream& s,
+                     const Buffers& buffers,
+                     bool& is_empty,
+                     boost::system::error_code& error) {
+  if constexpr (is_tcp<Stream>) {
+    return receive(s.native_handle(), buffers, is_empty, error);
+  } else {
+    std::size_t n = 0;
+    if constexpr (takes_flags<Stream>) {
+      n = s.receive(buffers, MSG_DONTWAIT, error);
+    } else {
+      n = s.read_some(buffers, error);
+    }
+    is_empty = !error && n < boost::asio::buffer_size(buffers);
+    return n;
+  }
+}
+
+template <class Stream, class Buffers>
+std::size_t try_write(Stream& s, const Buffers& buffers, boost::system::error_code& error) {
+  if constexpr (takes_flags<Stream>) {
+    return s.send(buffers, MSG_DONTWAIT, error);
+  } else {
+    return s.write_some(buffers, error);
+  }
+}
+
 }  // namespace vigil::io::inline VIGIL_ABI::detail

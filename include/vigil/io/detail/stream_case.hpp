@@ -128,9 +128,9 @@ struct stream_access {
     } else {
       return uninterrupted(e, [&] {
         if constexpr (Reads) {
-          return s.try_read(s.stream_, buffers, e);
+          return try_read(s.stream_, buffers, s.sides_->read.is_empty, e);
         } else {
-          return s.try_write(s.stream_, buffers, e);
+          return try_write(s.stream_, buffers, e);
         }
       });
     }
