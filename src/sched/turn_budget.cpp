@@ -30,8 +30,6 @@ bool is_each_looked_at() noexcept {
   return installed_park_check.load(order::relaxed) != nullptr;
 }
 
-constexpr std::uint32_t default_most = options{}.turn_budget;
-
 }  // namespace
 
 #if !defined(__x86_64__) || defined(__ILP32__)
@@ -42,7 +40,7 @@ constexpr std::uint32_t default_most = options{}.turn_budget;
 #endif
 
 turn_budget::turn_budget(std::uint32_t most) noexcept
-    : is_limited_(most != 0), most_(static_cast<int>(most != 0 ? most : default_most)) {}
+    : is_limited_(most != 0), most_(static_cast<int>(most != 0 ? most : options{}.turn_budget)) {}
 
 void turn_budget::begin() noexcept {
   left_ = most_;
