@@ -30,16 +30,16 @@ using vigil::testing::run_virtual;
 
 namespace {
 
-constexpr int many = 5000;  // more than two budgets
+constexpr int many_calls = 5000;  // more than two budgets
 
 // Makes the call until another fiber, which is ready all the time, has had a turn.
-// Returns the number of calls; `many` if it had none.
+// Returns the number of calls; `many_calls` if it had none.
 template <class F>
 int calls_before_others(F call) {
   bool had_turn = false;
   auto other = spawn([&] { had_turn = true; });
   int calls = 0;
-  while (!had_turn && calls < many) {
+  while (!had_turn && calls < many_calls) {
     call();
     ++calls;
   }
@@ -50,13 +50,13 @@ int calls_before_others(F call) {
 template <class F>
 void check_gives_way(const char* what, F call) {
   const int calls = calls_before_others(call);
-  CHECK_MESSAGE(calls < many, what, " never gives its worker away");
+  CHECK_MESSAGE(calls < many_calls, what, " never gives its worker away");
   CHECK_MESSAGE(calls > 80, what, " gives its worker away too soon");
 }
 
 template <class F>
 void check_keeps(const char* what, F call) {
-  CHECK_MESSAGE(calls_before_others(call) == many, what, " gives its worker away");
+  CHECK_MESSAGE(calls_before_others(call) == many_calls, what, " gives its worker away");
 }
 
 // Uses a static mutex, as programs do: what is left of it must not reach the next run.
@@ -202,25 +202,25 @@ TEST_SUITE("a turn's budget") {
       CHECK(calls_before_others([] {
               vigil::mutex m;
               const std::lock_guard lock(m);
-            }) < many);
+            }) < many_calls);
       CHECK(calls_before_others([] {
               vigil::shared_mutex m;
               const std::lock_guard lock(m);
-            }) < many);
+            }) < many_calls);
       std::vector<std::unique_ptr<vigil::mutex>> all;
       for (int i = 0; i < 100; ++i)
         all.push_back(std::make_unique<vigil::mutex>());
       std::size_t next = 0;
       CHECK(calls_before_others([&] { const std::lock_guard lock(*all[next++ % all.size()]); }) <
-            many);
+            many_calls);
       vigil::mutex one;
-      CHECK(calls_before_others([&] { const std::lock_guard lock(one); }) < many);
+      CHECK(calls_before_others([&] { const std::lock_guard lock(one); }) < many_calls);
       vigil::shared_mutex shared;
       shared.lock_shared();  // a reader that stays
       CHECK(calls_before_others([&] {
               shared.lock_shared();
               shared.unlock_shared();
-            }) < many);
+            }) < many_calls);
       shared.unlock_shared();
     });
   }
@@ -307,7 +307,7 @@ TEST_SUITE("a turn's budget") {
       run_virtual(o, [&] { calls = calls_before_others([] { vigil::sleep_for(0s); }); });
       return calls;
     };
-    CHECK(with(0) == many);
+    CHECK(with(0) == many_calls);
     CHECK(with(1) <= 2);
     CHECK(with(1000) >= 1000);
     CHECK(with(1000) <= 2000);
@@ -462,8 +462,8 @@ TEST_SUITE("a call that gives way") {
 
   TEST_CASE("it is no stop: a fiber that was asked to stop drains its channel, in turns") {
     in_virtual([] {
-      const auto c = make_channel<int>(many);
-      for (int i = 0; i < many; ++i)
+      const auto c = make_channel<int>(many_calls);
+      for (int i = 0; i < many_calls; ++i)
         c.send(i);
       int received = 0;
       bool had_turn = false;
@@ -485,8 +485,8 @@ TEST_SUITE("a call that gives way") {
       vigil::testing::settle();
       drain.request_stop();
       CHECK_THROWS_AS(drain.join(), vigil::cancelled);
-      CHECK(received == many);
-      CHECK(at_turn < many);
+      CHECK(received == many_calls);
+      CHECK(at_turn < many_calls);
     });
   }
 
@@ -494,8 +494,8 @@ TEST_SUITE("a call that gives way") {
     int received = 0;
     bool had_turn = false;
     run_virtual([&] {
-      const auto c = make_channel<int>(many);
-      for (int i = 0; i < many; ++i)
+      const auto c = make_channel<int>(many_calls);
+      for (int i = 0; i < many_calls; ++i)
         c.send(i);
       vigil::go([c, &received] {
         try {
@@ -510,13 +510,13 @@ TEST_SUITE("a call that gives way") {
         try {
           vigil::sleep_for(1h);
         } catch (const vigil::stopped&) {
-          had_turn = received < many;
+          had_turn = received < many_calls;
           throw;
         }
       });
       vigil::testing::settle();
     });
-    CHECK(received == many);
+    CHECK(received == many_calls);
     CHECK(had_turn);
   }
 
@@ -549,7 +549,7 @@ TEST_SUITE("a call that gives way") {
       });
       unwound.join();
       CHECK(calls > 80);
-      CHECK(calls < many);
+      CHECK(calls < many_calls);
     });
   }
 
@@ -561,7 +561,7 @@ TEST_SUITE("a call that gives way") {
       auto other = spawn([&] { had_turn = true; });
       {
         const vigil::this_fiber::no_park guard;
-        for (int i = 0; i < many; ++i) {
+        for (int i = 0; i < many_calls; ++i) {
           c.send(1);
           c.recv();
           select(on_recv(c), otherwise());
@@ -582,7 +582,7 @@ TEST_SUITE("a call that gives way") {
         done.count_down();
       });
       done.wait();
-      CHECK(calls < many);
+      CHECK(calls < many_calls);
     });
   }
 
@@ -590,14 +590,14 @@ TEST_SUITE("a call that gives way") {
     std::thread plain([] {
       const auto c = make_channel<int>(1);
       vigil::mutex m;
-      for (int i = 0; i < many; ++i) {
+      for (int i = 0; i < many_calls; ++i) {
         c.send(1);
         c.recv();
         select(on_recv(c), otherwise());
         const std::lock_guard lock(m);
       }
       run_virtual([] { check_gives_way("after a run", [] { vigil::sleep_for(0s); }); });
-      for (int i = 0; i < many; ++i) {
+      for (int i = 0; i < many_calls; ++i) {
         c.send(1);
         c.recv();
       }
