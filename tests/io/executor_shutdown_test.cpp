@@ -189,6 +189,7 @@ TEST_SUITE("fiber_executor: the shutdown") {
       std::atomic<int> stopped = 0;
       vigil::options o;
       o.stop_on = {SIGUSR1};
+      o.grace = 0s;  // the wait is what ends here, at once
       run_with(workers, o, [&] {
         vigil::go([] {
           vigil::sleep_for(1ms);
