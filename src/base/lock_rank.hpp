@@ -10,6 +10,7 @@ enum class lock_rank : unsigned char {
   runtime = 1,    // starting and ending a runtime
   fiber_join,     // one fiber's joiners
   clock_timer,    // one callback's timer on another clock than the runtime's
+  timer_stops,    // the callers of stop_and_wait
   shutdown,       // the end of a run
   registry,       // one shard of the list of all fibers
   channel,        // one channel; several only in the order of their addresses
@@ -24,7 +25,6 @@ enum class lock_rank : unsigned char {
   timeout_list,   // the entries of one
   timeout_run,    // which entry's on_expire is running
   timeout_rooms,  // rooms for entries that no list uses
-  timer_stops,    // the callers of stop_and_wait
   timer_outside,  // armings by threads that are not workers
   timer_heap,     // the heap, while entries are merged or popped
   intake,         // one intake
