@@ -40,20 +40,11 @@ timer_service::armed timer_service::reset_at(timer_record& t, nanos deadline) {
   return reset(t, deadline, now_in(t.generation), owner_.intake_for(t.generation));
 }
 
-// `own`: the caller's intake; nullptr outside the timer's runtime. A halted timer is
-// idle, so only an arming that found it so looks.
-timer_service::armed timer_service::reset(timer_record& t, nanos deadline, nanos now, intake* own) {
-  armed found = armed::was_pending;
-  while (!arm_callback(t, deadline, now, own)) {
-    found = armed::was_idle;
-    if (!t.is_halted()) [[likely]]
-      break;
-    if (!stop_waiters_.lets_arm(t)) return armed::held_back;
-  }
-  return found;
-}
-
-bool timer_service::arm_callback(timer_record& t, nanos deadline, nanos now, intake* own) {
+// Inlined into reset(), which is as hot.
+[[gnu::always_inline]] inline bool timer_service::arm_callback(timer_record& t,
+                                                               nanos deadline,
+                                                               nanos now,
+                                                               intake* own) {
   const keepalive::change change(keepalive_, t, own == nullptr);
   if (own == nullptr && !is_of_this_run(t)) {
     throw runtime_gone("vigil::timer::reset: the timer's runtime has ended");
@@ -69,6 +60,16 @@ bool timer_service::arm_callback(timer_record& t, nanos deadline, nanos now, int
   parts_->callbacks.push_soon(t, now);
   owner_.count(before ? timer_event::reset : timer_event::armed);
   return before;
+}
+
+// `own`: the caller's intake; nullptr outside the timer's runtime. A halted timer is
+// idle, so only an arming that found it so looks.
+timer_service::armed timer_service::reset(timer_record& t, nanos deadline, nanos now, intake* own) {
+  if (arm_callback(t, deadline, now, own)) return armed::was_pending;
+  if (!t.is_halted()) [[likely]]
+    return armed::was_idle;
+  if (!stop_waiters_.lets_arm(t)) return armed::held_back;
+  return reset(t, deadline, now, own) == armed::held_back ? armed::held_back : armed::was_idle;
 }
 
 // Caller: holds owner_.outside, and t's runtime is the present one.
