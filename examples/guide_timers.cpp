@@ -7,6 +7,7 @@
 #include <vigil/vigil.hpp>
 
 #include <cstdio>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -95,6 +96,20 @@ void in_a_scope() {
   //! [scoped]
 }
 
+//! [own_timer]
+struct session {
+  int beats = 0;
+
+  ~session() { std::puts("the session is over"); }
+
+  static void begin(const std::shared_ptr<session>& s) {
+    vigil::every(1s, [s](vigil::timer& self) {
+      if (++s->beats == 3) self.stop();  // this was the last run: the session goes with it
+    });
+  }
+};
+//! [own_timer]
+
 void with_timeout(const vigil::receiver<int>& a, const vigil::receiver<int>& b) {
   //! [on_timeout]
   vigil::select(
@@ -130,6 +145,8 @@ int main() {
     slow_receiver();
     first_tick();
     in_a_scope();
+    session::begin(std::make_shared<session>());
+    vigil::sleep_for(5s);
     with_timeout(vigil::make_channel<int>(), vigil::make_channel<int>());
   });
 }

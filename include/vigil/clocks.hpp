@@ -42,6 +42,9 @@ enum class clock_kind : std::uint8_t { wall, boot };
 
 class clock_callback;
 
+VIGIL_API void retain(clock_callback* c) noexcept;
+VIGIL_API void release(clock_callback* c) noexcept;
+
 VIGIL_API std::int64_t now_on(clock_kind kind) noexcept;
 
 // The time on that clock `delay` from now, saturated; long ago for zero or less.
@@ -60,8 +63,11 @@ VIGIL_API bool reset_aligned(channel_core* ticker, std::int64_t period);
 VIGIL_API std::int64_t deadline_on_clock(const channel_core* timer) noexcept;
 VIGIL_API std::uint64_t missed_on_clock(const channel_core* ticker) noexcept;
 
+// The caller gets a handle of both.
 VIGIL_API clock_callback* after_func_on(
     clock_kind kind, std::int64_t when, callback f, const site& from, timer_record*& record);
+// The timer whose callback the calling fiber is in. The caller gets a handle of both.
+VIGIL_API clock_callback* running_clock_timer(timer_record*& record) noexcept;
 VIGIL_API bool stop_clock_timer(clock_callback& c) noexcept;
 VIGIL_API bool reset_clock_timer(clock_callback& c, std::int64_t when);
 VIGIL_API std::int64_t deadline_on_clock(const clock_callback& c) noexcept;
@@ -126,11 +132,7 @@ class clock_timer {
             detail::make_clock_timer(Clock::kind, detail::to_nanos(t.time_since_epoch())))) {}
 
   clock_timer(const clock_timer&) noexcept = default;
-
-  clock_timer(clock_timer&& other) noexcept
-      : record_(std::move(other.record_)),
-        callback_(std::exchange(other.callback_, nullptr)),
-        channel_(std::move(other.channel_)) {}
+  clock_timer(clock_timer&&) noexcept = default;
 
   // The old callback is dropped last: its captures may own this timer.
   clock_timer& operator=(clock_timer other) noexcept {
@@ -150,7 +152,7 @@ class clock_timer {
   // As timer::stop(): true exactly if the value of this arming had not been received and
   // will not be, or the callback had not started and will not.
   bool stop() const noexcept {
-    if (callback_ != nullptr) return detail::stop_clock_timer(*callback_);
+    if (callback_) return detail::stop_clock_timer(*callback_.get());
     return channel_.core() != nullptr && detail::stop_clock_timer(channel_.core());
   }
 
@@ -166,7 +168,7 @@ class clock_timer {
   template <time_point_on<Clock> Time>
   bool reset(const Time& t) const {
     const std::int64_t when = detail::to_nanos(t.time_since_epoch());
-    if (callback_ != nullptr) return detail::reset_clock_timer(*callback_, when);
+    if (callback_) return detail::reset_clock_timer(*callback_.get(), when);
     if (channel_.core() == nullptr) detail::throw_empty_clock_timer();
     return detail::reset_clock_timer(channel_.core(), when);
   }
@@ -174,7 +176,7 @@ class clock_timer {
   // The current deadline; time_point::max() if nothing is pending.
   time_point deadline() const noexcept {
     return time_point(std::chrono::nanoseconds(
-        callback_ != nullptr         ? detail::deadline_on_clock(*callback_)
+        callback_                    ? detail::deadline_on_clock(*callback_.get())
         : channel_.core() != nullptr ? detail::deadline_on_clock(channel_.core())
                                      : INT64_MAX));
   }
@@ -194,7 +196,15 @@ class clock_timer {
   // For after_func_at only.
   clock_timer(std::int64_t when, detail::callback f, const site& from) {
     detail::timer_record* record = nullptr;
-    callback_ = detail::after_func_on(Clock::kind, when, std::move(f), from, record);
+    callback_ = detail::handle<detail::clock_callback>(
+        detail::after_func_on(Clock::kind, when, std::move(f), from, record));
+    record_ = detail::handle<detail::timer_record>(record);
+  }
+
+  // For callbacks that take their timer.
+  explicit clock_timer(detail::running_timer_t) noexcept {
+    detail::timer_record* record = nullptr;
+    callback_ = detail::handle<detail::clock_callback>(detail::running_clock_timer(record));
     record_ = detail::handle<detail::timer_record>(record);
   }
 
@@ -210,7 +220,7 @@ class clock_timer {
   }
 
   detail::handle<detail::timer_record> record_;
-  detail::clock_callback* callback_ = nullptr;  // kept by the record
+  detail::handle<detail::clock_callback> callback_;
   receiver<time_point> channel_;
 };
 
@@ -239,12 +249,13 @@ void sleep_until(const Time& t, const context& ctx) {
 }
 
 // Runs f once on a fiber when the wall clock reads t; as soon as possible if it has
-// passed. Otherwise as vigil::after_func, and throws std::system_error as above.
+// passed. Otherwise as vigil::after_func, and throws std::system_error as above. f may
+// take its timer, [](vigil::wall::timer& self).
 template <time_point_on<wall_clock> Time, class F>
-  requires std::is_invocable_v<std::decay_t<F>&>
+  requires detail::timer_function<F, timer>
 timer after_func_at(const Time& t, F&& f, const site& from = site::current()) {
   const std::int64_t when = detail::to_nanos(t.time_since_epoch());  // before f is moved from
-  return timer(when, detail::callback(std::forward<F>(f)), from);
+  return timer(when, detail::timer_callback<timer>(std::forward<F>(f)), from);
 }
 
 }  // namespace wall
@@ -282,10 +293,10 @@ void sleep_for(const D& d, const context& ctx) {
 }
 
 template <time_point_on<boot_clock> Time, class F>
-  requires std::is_invocable_v<std::decay_t<F>&>
+  requires detail::timer_function<F, timer>
 timer after_func_at(const Time& t, F&& f, const site& from = site::current()) {
   const std::int64_t when = detail::to_nanos(t.time_since_epoch());  // before f is moved from
-  return timer(when, detail::callback(std::forward<F>(f)), from);
+  return timer(when, detail::timer_callback<timer>(std::forward<F>(f)), from);
 }
 
 }  // namespace boot

@@ -115,10 +115,10 @@ class VIGIL_API runtime {
   // Like vigil::after_func, from any thread. Outside run() the timer is kept for the next
   // run, which starts f at once if its time has come.
   template <detail::duration_like D, class F>
-    requires std::is_invocable_v<std::decay_t<F>&>
+    requires detail::timer_function<F, timer>
   timer after_func(const D& d, F&& f, const site& from = site::current()) {
     return timer(detail::after_func_in(
-        sched(), detail::to_nanos(d), detail::callback(std::forward<F>(f)), from));
+        sched(), detail::to_nanos(d), detail::timer_callback<timer>(std::forward<F>(f)), from));
   }
 
   // Like vigil::post, from any thread. Outside run() the function waits for the next run.
@@ -130,9 +130,10 @@ class VIGIL_API runtime {
 
   // Like vigil::post with stoppable, from any thread.
   template <class F>
-    requires std::is_invocable_v<std::decay_t<F>&>
+    requires detail::timer_function<F, timer>
   timer post(F&& f, stoppable_t, const site& from = site::current()) {
-    return timer(detail::post_to(sched(), detail::callback(std::forward<F>(f)), from, true));
+    return timer(
+        detail::post_to(sched(), detail::timer_callback<timer>(std::forward<F>(f)), from, true));
   }
 
   [[nodiscard]] work_guard make_work_guard();

@@ -102,19 +102,21 @@ inline constexpr from_end_t from_end{};
 // Throws std::invalid_argument for a period of zero or less, otherwise what after_func
 // throws. Behaviour: Go's ticker, with a callback.
 template <detail::duration_like D, class F>
-  requires std::is_invocable_v<std::decay_t<F>&>
+  requires detail::timer_function<F, timer>
 timer every(const D& period, F&& f, const site& from = site::current()) {
   const std::int64_t length = detail::to_nanos(period);  // before f is moved from
-  return timer(detail::every(length, false, detail::callback(std::forward<F>(f)), from));
+  return timer(
+      detail::every(length, false, detail::timer_callback<timer>(std::forward<F>(f)), from));
 }
 
 // The same, but the next run is due one period after f has returned. Inside f nothing is
 // pending: deadline() is time_point::max().
 template <detail::duration_like D, class F>
-  requires std::is_invocable_v<std::decay_t<F>&>
+  requires detail::timer_function<F, timer>
 timer every(const D& period, F&& f, from_end_t, const site& from = site::current()) {
   const std::int64_t length = detail::to_nanos(period);  // before f is moved from
-  return timer(detail::every(length, true, detail::callback(std::forward<F>(f)), from));
+  return timer(
+      detail::every(length, true, detail::timer_callback<timer>(std::forward<F>(f)), from));
 }
 
 }  // namespace vigil::inline VIGIL_ABI

@@ -58,6 +58,11 @@ VIGIL_API std::int64_t remaining(const timer_record* record) noexcept;
 VIGIL_API void set_referenced(timer_record* record, bool on) noexcept;
 VIGIL_API bool is_referenced(const timer_record* record) noexcept;
 VIGIL_API void set_slack(timer_record* record, std::int64_t slack);
+// The timer whose callback the calling fiber is in; the caller gets a handle.
+VIGIL_API timer_record* running_timer() noexcept;
+
+// Names the timer whose callback the calling fiber is in.
+struct running_timer_t {};
 
 VIGIL_API bool stop(channel_core* timer) noexcept;
 VIGIL_API bool reset(channel_core* timer, std::int64_t delay);
@@ -75,11 +80,14 @@ VIGIL_API void stop_for_scope(timer_record* record) noexcept;
 // timer is freed with its last handle; a receiver of its channel counts as one.
 //
 // The captures of a callback are destroyed as soon as the timer is neither pending nor
-// running and the last handle is gone, in the thread that makes this true.
+// running and the last handle is gone, in the thread that makes this true; at the latest
+// by the end of the runtime object. A callback that owns a handle of its own timer is a
+// cycle: let it take the timer, capture a weak_ptr, or end it by t.stop(); t = {}.
 //
-// Thread safety: all members may be called from any thread at any time, even on the same
-// timer; of concurrent resets any one may win. A handle may outlive the runtime:
-// then stop() is false, and reset() throws runtime_gone.
+// Thread safety: stop, reset and the other members may be called from any thread at any
+// time, even on the same timer; of concurrent resets any one may win. Assigning a handle
+// that others use at that time is a data race. A handle may outlive the runtime: then
+// stop() is false, and reset() throws runtime_gone.
 class timer {
  public:
   // Makes an empty handle: stop() is false, reset() throws std::logic_error.
@@ -201,6 +209,9 @@ class timer {
   // For after_func and every() only.
   explicit timer(detail::timer_record* record) noexcept : record_(record) {}
 
+  // For callbacks that take their timer.
+  explicit timer(detail::running_timer_t) noexcept : record_(detail::running_timer()) {}
+
  private:
   friend class scoped_timer;
 
@@ -214,15 +225,46 @@ class timer {
   timer_receiver channel_;
 };
 
+namespace detail {
+
+// A callback: it is called with its timer only if it cannot be called without arguments.
+template <class F, class Timer>
+concept timer_function =
+    std::is_invocable_v<std::decay_t<F>&> || std::is_invocable_v<std::decay_t<F>&, Timer&>;
+
+template <class Timer, class F>
+struct call_with_timer {
+  F f;
+
+  void operator()() {
+    Timer self{running_timer_t()};
+    static_cast<void>(f(self));
+  }
+};
+
+template <class Timer, class F>
+callback timer_callback(F&& f) {
+  if constexpr (std::is_invocable_v<std::decay_t<F>&>) {
+    return callback(std::forward<F>(f));
+  } else {
+    if (is_empty_function(f)) return callback();
+    return callback(call_with_timer<Timer, std::decay_t<F>>{std::forward<F>(f)});
+  }
+}
+
+}  // namespace detail
+
 // Runs f once on a fiber of the current runtime, d from now; as soon as possible if d is
-// zero or negative. The handle may be dropped. An exception that leaves f goes to
-// options::on_unhandled. Throws std::invalid_argument for an empty function, wrong_place
-// on a thread without a runtime (use runtime::after_func there), and std::bad_alloc.
+// zero or negative. The handle may be dropped. f may take its timer,
+// [](vigil::timer& self), and so need not own a handle of it. An exception that leaves f
+// goes to options::on_unhandled. Throws std::invalid_argument for an empty function,
+// wrong_place on a thread without a runtime (use runtime::after_func there), and
+// std::bad_alloc.
 template <detail::duration_like D, class F>
-  requires std::is_invocable_v<std::decay_t<F>&>
+  requires detail::timer_function<F, timer>
 timer after_func(const D& d, F&& f, const site& from = site::current()) {
   const std::int64_t length = detail::to_nanos(d);  // before f is moved from
-  return timer(detail::after_func(length, detail::callback(std::forward<F>(f)), from));
+  return timer(detail::after_func(length, detail::timer_callback<timer>(std::forward<F>(f)), from));
 }
 
 // Runs f as post(f) does, and returns its timer: stop() is true exactly if f has not
@@ -230,16 +272,16 @@ timer after_func(const D& d, F&& f, const site& from = site::current()) {
 // dropped. reset(d) makes f run d from now; unref() lets a program with
 // exit_when::all_done end without f. Throws what post() throws.
 template <class F>
-  requires std::is_invocable_v<std::decay_t<F>&>
+  requires detail::timer_function<F, timer>
 timer post(F&& f, stoppable_t, const site& from = site::current()) {
-  return timer(detail::post(detail::callback(std::forward<F>(f)), from, true));
+  return timer(detail::post(detail::timer_callback<timer>(std::forward<F>(f)), from, true));
 }
 
 // The same for defer(f). The timer may be stopped by any fiber or thread.
 template <class F>
-  requires std::is_invocable_v<std::decay_t<F>&>
+  requires detail::timer_function<F, timer>
 timer defer(F&& f, stoppable_t, const site& from = site::current()) {
-  return timer(detail::defer(detail::callback(std::forward<F>(f)), from, true));
+  return timer(detail::defer(detail::timer_callback<timer>(std::forward<F>(f)), from, true));
 }
 
 // scoped_timer: stops a timer at the end of the scope and waits for a running callback

@@ -39,25 +39,27 @@ std::byte* map_small_slab() {
 }  // namespace
 
 // Makes the system calls without the lock. If another thread has added a slab meanwhile,
-// this one is given back untouched.
+// this one is given back.
 void record_pool::add_slab() {
   std::size_t mapped = 0;
   {
     const lock_guard guard(lock_);
     mapped = mapped_;
   }
-  std::byte* slab = mapped < small_slabs ? nullptr : map_large_slab();
-  const std::size_t size = slab != nullptr ? huge_page : small_slab;
-  if (slab == nullptr) slab = map_small_slab();
+  std::byte* room = mapped < small_slabs ? nullptr : map_large_slab();
+  const std::size_t size = room != nullptr ? huge_page : small_slab;
+  if (room == nullptr) room = map_small_slab();
   {
     const lock_guard guard(lock_);
     if (rest_.records == 0) {
-      rest_ = {slab, size / size_};
+      const std::size_t records = size / size_ - 1;
+      rest_ = {room + size_, records};
+      slabs_ = ::new (static_cast<void*>(room)) slab{slabs_, room + (records + 1) * size_};
       mapped_ += size;
       return;
     }
   }
-  ::munmap(slab, size);
+  ::munmap(room, size);
 }
 
 record_pool::link* record_pool::take_bundle() {
@@ -68,14 +70,17 @@ record_pool::link* record_pool::take_bundle() {
       if (bundles_ != nullptr) {
         link* const first = bundles_;
         bundles_ = first->next_bundle;
+        out_ += first->size;
         return first;
       }
       // Records that threads without a cache gave back.
       if (singles_ != nullptr) {
         link* const first = singles_;
         link* last = first;
-        for (std::size_t i = 1; i < bundle && last->next != nullptr; ++i)
+        std::size_t size = 1;
+        for (; size < bundle && last->next != nullptr; ++size)
           last = last->next;
+        out_ += size;
         singles_ = last->next;
         last->next = nullptr;
         return first;
@@ -83,6 +88,7 @@ record_pool::link* record_pool::take_bundle() {
       fresh = {rest_.at, rest_.records < bundle ? rest_.records : bundle};
       rest_.at += fresh.records * size_;
       rest_.records -= fresh.records;
+      out_ += fresh.records;
     }
     if (fresh.records == 0) {
       add_slab();
@@ -100,8 +106,10 @@ record_pool::link* record_pool::take_bundle() {
   }
 }
 
-void record_pool::give_bundle(link* first) noexcept {
+void record_pool::give_bundle(link* first, std::size_t size) noexcept {
+  first->size = size;
   const lock_guard guard(lock_);
+  out_ -= size;
   first->next_bundle = bundles_;
   bundles_ = first;
 }
@@ -131,11 +139,11 @@ void record_pool::cache::give(record_pool& pool, void* record) noexcept {
   free_ = last->next;
   last->next = nullptr;
   count_ -= bundle;
-  pool.give_bundle(first);
+  pool.give_bundle(first, bundle);
 }
 
 void record_pool::cache::flush(record_pool& pool) noexcept {
-  if (free_ != nullptr) pool.give_bundle(free_);
+  if (free_ != nullptr) pool.give_bundle(free_, count_);
   free_ = nullptr;
   count_ = 0;
 }
@@ -146,6 +154,7 @@ void* record_pool::take() {
     if (singles_ != nullptr) {
       link* const record = singles_;
       singles_ = record->next;
+      ++out_;
       return record;
     }
   }
@@ -153,8 +162,9 @@ void* record_pool::take() {
   if (first->next != nullptr) {
     link* last = first->next;
     const lock_guard guard(lock_);
-    while (last->next != nullptr)
-      last = last->next;
+    --out_;
+    for (; last->next != nullptr; last = last->next)
+      --out_;
     last->next = singles_;
     singles_ = first->next;
   }
@@ -166,6 +176,7 @@ void record_pool::give(void* record) noexcept {
   const lock_guard guard(lock_);
   freed->next = singles_;
   singles_ = freed;
+  --out_;
 }
 
 }  // namespace vigil::inline VIGIL_ABI::detail

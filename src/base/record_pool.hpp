@@ -9,7 +9,8 @@
 // Memory comes in slabs of 64 KiB, and from 1 MiB on in slabs of 2 MiB, for which huge
 // pages are requested: a random access among a million records costs a cache miss, and
 // should not cost a walk through the page tables as well (bench/, docs/performance.md). A
-// slab is cut a bundle at a time, so that memory that is not taken is never touched.
+// slab is cut a bundle at a time, so that memory that is not taken is never touched. Its
+// first place holds its own note, for look_through().
 #pragma once
 
 #include "base/lock_rank.hpp"
@@ -23,7 +24,13 @@ namespace vigil::inline VIGIL_ABI::detail {
 class record_pool {
   struct link {
     link* next;         // within a bundle
-    link* next_bundle;  // used in a bundle's first record
+    link* next_bundle;  // used in a bundle's first record, as is `size`
+    std::size_t size;
+  };
+
+  struct slab {
+    slab* next;
+    std::byte* end;
   };
 
  public:
@@ -49,6 +56,31 @@ class record_pool {
   void* take() VIGIL_EXCLUDES(lock_);  // throws std::bad_alloc
   void give(void* record) noexcept VIGIL_EXCLUDES(lock_);
 
+  // How many records are out: taken, or in a cache.
+  std::size_t out() const noexcept VIGIL_EXCLUDES(lock_) {
+    const lock_guard guard(lock_);
+    return out_;
+  }
+
+  // Calls look(memory) for each place that was ever cut. Behind the first 24 bytes such a
+  // place is as its last record was left; all zero if it was never taken.
+  template <class Look>
+  void look_through(Look look) VIGIL_EXCLUDES(lock_) {
+    slab* s = nullptr;
+    std::byte* cut = nullptr;
+    {
+      const lock_guard guard(lock_);
+      s = slabs_;
+      cut = rest_.records != 0 ? rest_.at : nullptr;
+    }
+    for (; s != nullptr; s = s->next) {  // the newest first, and only that has a rest
+      std::byte* const end = cut != nullptr ? cut : s->end;
+      cut = nullptr;
+      for (std::byte* at = reinterpret_cast<std::byte*>(s) + size_; at != end; at += size_)
+        look(static_cast<void*>(at));
+    }
+  }
+
  private:
   static constexpr std::size_t bundle = 32;
 
@@ -59,13 +91,15 @@ class record_pool {
 
   link* take_bundle() VIGIL_EXCLUDES(lock_);
   void add_slab() VIGIL_EXCLUDES(lock_);
-  void give_bundle(link* first) noexcept VIGIL_EXCLUDES(lock_);
+  void give_bundle(link* first, std::size_t size) noexcept VIGIL_EXCLUDES(lock_);
 
-  spinlock lock_{lock_rank::records};
+  mutable spinlock lock_{lock_rank::records};
   link* bundles_ VIGIL_GUARDED_BY(lock_) = nullptr;
   link* singles_ VIGIL_GUARDED_BY(lock_) = nullptr;
   uncut rest_ VIGIL_GUARDED_BY(lock_);              // of the newest slab
+  slab* slabs_ VIGIL_GUARDED_BY(lock_) = nullptr;   // the newest first; only grows
   std::size_t mapped_ VIGIL_GUARDED_BY(lock_) = 0;  // bytes in all slabs
+  std::size_t out_ VIGIL_GUARDED_BY(lock_) = 0;
   const std::size_t size_;
 };
 

@@ -39,6 +39,7 @@ clock_callback& clock_callback::make(const std::shared_ptr<clock_hub>& hub,
   callback wrapped(function(*made, std::move(f)));  // owns it
   record = hub->service().make_record(std::move(wrapped), 0, false, from);
   record->set_slack(0);
+  record->on_clock = made;
   const lock_guard guard(made->lock_);
   made->record_ = record;
   return *made;
@@ -58,6 +59,7 @@ void clock_callback::end_pending() noexcept {
 
 bool clock_callback::stop() noexcept {
   const lock_guard guard(lock_);
+  if (record_ == nullptr) return false;  // the runtime has ended
   const bool was_pending = is_pending();
   end_pending();
   hub_->service().stop(*record_);
@@ -67,6 +69,7 @@ bool clock_callback::stop() noexcept {
 bool clock_callback::reset(nanos when) {
   pending_mark mark(*hub_);
   const lock_guard guard(lock_);
+  if (record_ == nullptr) throw runtime_gone("vigil: reset of a timer whose runtime has ended");
   const bool was_pending = is_pending();
   const bool was_counted = when_ != never;
   if (!was_counted) hub_->add(*this);

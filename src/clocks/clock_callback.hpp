@@ -13,8 +13,9 @@
 // CB1 While when_ is not `never`, the ordinary timer is pending or its function looks; or
 //     it was dropped at the end of its run, and this timer with it.
 // CB2 While when_ is not `never`, this is a follower of the hub, which counts it.
-// CB3 Under the lock, and with CB1, the record is alive: the function's captures hold
-//     this, and tell it under the lock when they go.
+// CB3 Under the lock the record is alive while record_ names it: the function's captures
+//     hold this, and tell it under the lock when they go. With handles left that is the
+//     end of the runtime (TS2).
 //
 // The lock has a low rank, since a timer that holds the program is counted under others.
 #pragma once
@@ -79,13 +80,5 @@ class clock_callback final : private clock_follower {
   timer_record* record_ VIGIL_GUARDED_BY(lock_) = nullptr;
   nanos when_ VIGIL_GUARDED_BY(lock_) = never;
 };
-
-inline void retain(clock_callback* c) noexcept {
-  c->retain();
-}
-
-inline void release(clock_callback* c) noexcept {
-  c->release();
-}
 
 }  // namespace vigil::inline VIGIL_ABI::detail

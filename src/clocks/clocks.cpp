@@ -174,11 +174,26 @@ clock_callback* after_func_on(
     throw;
   }
   record = made;
+  c.retain();
   return &c;
 }
 
 bool stop_clock_timer(clock_callback& c) noexcept {
   return c.stop();
+}
+
+void retain(clock_callback* c) noexcept {
+  c->retain();
+}
+
+void release(clock_callback* c) noexcept {
+  c->release();
+}
+
+clock_callback* running_clock_timer(timer_record*& record) noexcept {
+  record = running_timer();
+  record->on_clock->retain();
+  return record->on_clock;
 }
 
 bool reset_clock_timer(clock_callback& c, std::int64_t when) {

@@ -27,7 +27,7 @@ timer_record* make_in(timer_service& service,
                       nanos delay,
                       nanos period,
                       bool from_end,
-                      callback f,
+                      callback&& f,
                       const site& from) {
   timer_record* const record = service.make_record(std::move(f), period, from_end, from);
   try {
@@ -40,7 +40,7 @@ timer_record* make_in(timer_service& service,
 }
 
 timer_record* make(
-    const char* call, nanos delay, nanos period, bool from_end, callback f, const site& from) {
+    const char* call, nanos delay, nanos period, bool from_end, callback&& f, const site& from) {
   if (!f) throw_empty_function((std::string("vigil::") + call).c_str());
   return make_in(service_here(call), delay, period, from_end, std::move(f), from);
 }
@@ -94,22 +94,30 @@ bool stop_and_wait(timer_record* record, const wait_limit& limit) {
       limit, [record](const wait_limit& l) { return record->service->stop_and_wait(*record, l); });
 }
 
-bool reset(timer_record* record, std::int64_t delay) {
-  check_handle(record);
-  timer_service& service = *record->service;
-  if (!record->is_periodic) return was_pending(service.reset_after(*record, delay));
-  if (delay <= 0) {
+namespace {
+
+// Not inlined: the reset of other timers is hot.
+[[gnu::noinline]] bool reset_periodic(timer_record& t, nanos period) {
+  if (period <= 0) {
     throw std::invalid_argument(
         "vigil::timer::reset: the period of every() must be longer than "
         "zero; to end it, call stop()");
   }
-  const nanos before = record->period.exchange(delay);
+  const nanos before = t.period.exchange(period);
   try {
-    return was_pending(service.reset_after(*record, delay));
+    return was_pending(t.service->reset_after(t, period));
   } catch (...) {
-    record->period.store(before);
+    t.period.store(before);
     throw;
   }
+}
+
+}  // namespace
+
+bool reset(timer_record* record, std::int64_t delay) {
+  check_handle(record);
+  if (record->is_periodic) return reset_periodic(*record, delay);
+  return was_pending(record->service->reset_after(*record, delay));
 }
 
 bool reset_at(timer_record* record, std::int64_t deadline) {
@@ -139,6 +147,14 @@ void set_referenced(timer_record* record, bool on) noexcept {
 
 bool is_referenced(const timer_record* record) noexcept {
   return record->referenced.load();
+}
+
+timer_record* running_timer() noexcept {
+  // ordering: the fiber's own word.
+  const void* const running = current_fiber()->callback.load(order::relaxed);
+  auto* const record = const_cast<timer_record*>(static_cast<const timer_record*>(running));
+  record->retain();
+  return record;
 }
 
 void set_slack(timer_record* record, std::int64_t slack) {

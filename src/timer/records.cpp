@@ -3,6 +3,7 @@
 #include "base/assert.hpp"
 #include "base/record_pool.hpp"
 #include "sched/worker.hpp"
+#include "timer/timer_service.hpp"
 
 #include <new>
 #include <utility>
@@ -10,28 +11,24 @@
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
-// Waits and sends take one cache line, callbacks what they need.
+// For waits and sends.
 constinit record_pool wait_pool(64);
-// Whole cache lines: arming and stopping touch one.
-constinit record_pool callback_pool((sizeof(timer_record) + 63) / 64 * 64);
 
-void* take(record_pool::cache worker::*cache, record_pool& pool) {
+void* take_wait_record() {
   worker* const w = current_worker();
-  return w != nullptr ? (w->*cache).take(pool) : pool.take();
+  return w != nullptr ? w->wait_records.take(wait_pool) : wait_pool.take();
 }
 
-void give(record_pool::cache worker::*cache, record_pool& pool, void* record) noexcept {
-  if (worker* const w = current_worker()) {
-    (w->*cache).give(pool, record);
-  } else {
-    pool.give(record);
-  }
+// The calling worker, if it is one of the runtime that the service has now.
+worker* worker_of(timer_service& s) noexcept {
+  worker* const w = current_worker();
+  return w != nullptr && &w->sched == s.sched() ? w : nullptr;
 }
 
 }  // namespace
 
 runtime_timer* make_wait_record(timer_service& s, std::uint32_t run, waiter& w) {
-  void* const room = take(&worker::wait_records, wait_pool);
+  void* const room = take_wait_record();
   auto* const t = ::new (room) runtime_timer(timer_kind::fiber_ready, s, run);
   t->wait.waiter = &w;
   return t;
@@ -41,7 +38,7 @@ runtime_timer* make_send_record(timer_service& s,
                                 std::uint32_t run,
                                 runtime_timer::send_function f,
                                 void* argument) {
-  void* const room = take(&worker::wait_records, wait_pool);
+  void* const room = take_wait_record();
   auto* const t = ::new (room) runtime_timer(timer_kind::send_time, s, run);
   t->send.function = f;
   t->send.argument = argument;
@@ -54,24 +51,55 @@ timer_record* make_callback_record(timer_service& s,
                                    nanos period,
                                    bool from_end,
                                    const site& from) {
-  void* const room = take(&worker::callback_records, callback_pool);
+  worker* const w = worker_of(s);
+  record_pool& pool = s.callback_records;
+  void* const room = w != nullptr ? w->callback_records.take(pool) : pool.take();
   return ::new (room) timer_record(s, run, std::move(f), period, from_end, from);
 }
 
 void give_back_record(runtime_timer& t) noexcept {
   if (t.kind == timer_kind::go_func) {
-    auto& record = static_cast<timer_record&>(t);
-    record.~timer_record();
-    give(&worker::callback_records, callback_pool, &record);
+    // destroy_callback() has left nothing to destroy.
+    void* const record = static_cast<timer_record*>(&t);
+    record_pool& pool = t.service->callback_records;
+    if (worker* const w = worker_of(*t.service)) {
+      w->callback_records.give(pool, record);
+    } else {
+      pool.give(record);
+    }
+    return;
+  }
+  t.~runtime_timer();
+  if (worker* const w = current_worker()) {
+    w->wait_records.give(wait_pool, &t);
   } else {
-    t.~runtime_timer();
-    give(&worker::wait_records, wait_pool, &t);
+    wait_pool.give(&t);
   }
 }
 
-void give_back_records(worker& w) noexcept {
+void give_back_records(worker& w, timer_service& s) noexcept {
   w.wait_records.flush(wait_pool);
-  w.callback_records.flush(callback_pool);
+  w.callback_records.flush(s.callback_records);
+}
+
+// Looks at all places of the pool: a record whose callback is there has counts. No record
+// is made meanwhile.
+void end_callbacks(timer_service& s) noexcept {
+  if (s.callback_records.out() == 0) return;
+  s.callback_records.look_through([](void* memory) {
+    auto& t = *static_cast<timer_record*>(memory);
+    if (!t.retain_if_counted()) return;
+    t.end_callback();
+    t.release();
+  });
+}
+
+bool timer_record::retain_if_counted() noexcept {
+  std::uint64_t seen = uses.load();
+  while ((seen & counts) != 0 && (seen & callback_destroyed) == 0) {
+    if (uses.compare_exchange_weak(seen, seen + handle)) return true;
+  }
+  return false;
 }
 
 void timer_record::release() noexcept {

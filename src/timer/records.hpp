@@ -8,6 +8,7 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
+class timer_service;
 class worker;
 
 // Make a timer of the runtime with the generation `run`. The caller owns the first
@@ -26,6 +27,11 @@ timer_record* make_callback_record(timer_service& s,
 
 // Gives back the records that the worker keeps for itself. Caller: nothing runs on the
 // worker any more.
-void give_back_records(worker& w) noexcept;
+void give_back_records(worker& w, timer_service& s) noexcept;
+
+// Destroys the captures of every callback of the service's runtime, whatever handles
+// there are; the records stay for those. Caller: the runtime has ended, and nothing is
+// pending.
+void end_callbacks(timer_service& s) noexcept;
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -27,18 +27,20 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
+class clock_callback;
+
 class timer_record : public runtime_timer {
  public:
   timer_record(timer_service& s,
                std::uint32_t generation_of_service,
-               callback f,
+               callback&& f,
                nanos every,
                bool counted_from_end,
                const site& from) noexcept
       : runtime_timer(timer_kind::go_func, s, generation_of_service, every != 0),
+        from_end(counted_from_end),
         call(std::move(f)),
         period(every),
-        from_end(counted_from_end),
         made_at(from) {
     // ordering: no other thread has the record yet.
     referenced.store(true, order::relaxed);
@@ -59,11 +61,18 @@ class timer_record : public runtime_timer {
 
   bool is_halted() const noexcept { return (uses.load() & halted) != 0; }
 
-  // Counts a copy of a handle. Caller: has one.
+  // Counts a copy of a handle. Caller: has one, or is in a run.
   void retain() noexcept {
-    // ordering: made from the caller's.
+    // ordering: made from the caller's handle or run.
     if ((uses.fetch_add(handle, order::relaxed) & all_handles) == all_handles) too_many("handles");
   }
+
+  // Counts a handle if there is one, or a run. `this` may be memory whose record is gone.
+  bool retain_if_counted() noexcept;
+
+  // Destroys the captures although there are handles. Caller: has one, and the runtime
+  // has ended: there is no run, and none will be.
+  void end_callback() noexcept { call.reset(); }
 
   // Drops a handle (TR1).
   void release() noexcept;
@@ -90,19 +99,19 @@ class timer_record : public runtime_timer {
 
   atomic<std::uint64_t> uses{handle};
   bool keeps_alive = false;  // counted as holding the program: keepalive::change
+  const bool from_end;
   // Used by the queue of due callbacks, guarded by its lock. Deadlines up to due_until
   // are due; a later one in force has an entry of its own.
   bool queued = false;
-  nanos due_until = 0;
-  // Set by post() and defer(); 0: neither, or a deferred callback that goes first.
-  std::uint64_t posted_as = 0;
-  bool deferred = false;
+  bool deferred = false;  // set by defer(), as posted_as is by post()
   bool deferred_by_deferred = false;
   bool is_handler = false;  // of io::executor(): set before it is queued for the first time
+  nanos due_until = 0;
+  std::uint64_t posted_as = 0;  // 0: not posted, or a deferred callback that goes first
   timer_record* next = nullptr;
   callback call;
-  atomic<nanos> period;  // 0: once
-  const bool from_end;
+  atomic<nanos> period;                // 0: once
+  clock_callback* on_clock = nullptr;  // the other clock's deadline that it keeps
   const site made_at;
 
  private:

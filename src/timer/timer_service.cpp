@@ -132,7 +132,8 @@ void timer_service::end() noexcept {
   owner_.end();
   discard_callbacks();
   for (auto& w : sched()->workers())
-    give_back_records(*w);
+    give_back_records(*w, *this);
+  end_callbacks(*this);
   parts_.reset();
   owner_.forget_sched();
   spare_services& spare = spares();

@@ -10,10 +10,14 @@
 // TS1 User code, destructors included, never runs on the timer fiber, nor
 //     under any lock here.
 //
+// TS2 The end of the runtime destroys the captures of all its callbacks, whatever handles
+//     there are, on its own thread. After that nothing of the runtime can be armed.
+//
 // The service is type-stable: a handle that outlives its runtime still finds the
 // service's memory, and learns from the generation that its runtime is gone.
 #pragma once
 
+#include "base/record_pool.hpp"
 #include "base/spinlock.hpp"
 #include "sched/scheduler.hpp"
 #include "sched/timer_seam.hpp"
@@ -68,7 +72,7 @@ class timer_service final : public timer_seam {
     return make_send_record(*this, run, f, argument);
   }
 
-  timer_record* make_record(callback f, nanos period, bool from_end, const site& from) {
+  timer_record* make_record(callback&& f, nanos period, bool from_end, const site& from) {
     return make_callback_record(*this, generation(), std::move(f), period, from_end, from);
   }
 
@@ -102,6 +106,10 @@ class timer_service final : public timer_seam {
   void defer(fiber& self, timer_record& t) noexcept;
 
   run_listeners& listeners() noexcept { return listeners_; }
+
+  // The records of callbacks: of this service alone, so that the end of its runtime finds
+  // them all. Whole cache lines: arming and stopping touch one.
+  record_pool callback_records{(sizeof(timer_record) + 63) / 64 * 64};
 
   // --- seam
   void arm(waiter& w, ticket t, nanos deadline) override;

@@ -11,6 +11,40 @@
 using vigil::detail::record_pool;
 
 TEST_SUITE("record_pool") {
+  TEST_CASE("knows how many records are out, and looks at every place that was ever taken") {
+    for (const std::size_t size : {std::size_t{64}, std::size_t{192}}) {
+      record_pool pool(size);
+      record_pool::cache mine;
+      CHECK(pool.out() == 0);
+      std::set<void*> taken;
+      for (int i = 0; i < 20'000; ++i)
+        taken.insert(i % 3 == 0 ? pool.take() : mine.take(pool));
+      mine.flush(pool);
+      CHECK(pool.out() == taken.size());
+      std::set<void*> seen;
+      bool is_once = true;
+      pool.look_through([&](void* place) { is_once = seen.insert(place).second && is_once; });
+      CHECK(is_once);
+      bool all = true;
+      for (void* const r : taken)
+        all = all && seen.count(r) == 1;
+      CHECK(all);
+      CHECK(seen.size() < taken.size() + 100);  // at most some bundles more
+      int given = 0;
+      for (void* const r : taken) {
+        if (++given % 2 == 0) {
+          mine.give(pool, r);
+        } else {
+          pool.give(r);
+        }
+      }
+      mine.flush(pool);
+      CHECK(pool.out() == 0);
+      CHECK(pool.take() != nullptr);
+      CHECK(pool.out() == 1);
+    }
+  }
+
   TEST_CASE("records in use at the same time are different and do not overlap") {
     record_pool pool(64);
     record_pool::cache mine;
