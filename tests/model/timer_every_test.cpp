@@ -235,12 +235,11 @@ TEST_CASE("claim: a run that is waited for arms nothing (SW1-SW3)") {
     vigil::run(workers(2), [&] {
       std::atomic<int> ran{0};
       std::atomic<bool> came_back{false};
-      vigil::timer t;
-      t = vigil::after_func(0s, [&] {
+      const vigil::timer t = vigil::after_func(0s, [&](vigil::timer& self) {
         model::require(!came_back.load(), "no run is under way afterwards");
         if (ran.fetch_add(1) > 0) return;
         g.enter();
-        t.reset(0s);
+        self.reset(0s);
       });
       g.await();
       const model::window w;
@@ -259,13 +258,12 @@ TEST_CASE("claim: a run that is waited for arms nothing (SW1-SW3)") {
       cancel();
       std::atomic<bool> gave_up{false};
       std::atomic<bool> is_late{false};
-      vigil::timer t;
-      t = vigil::after_func(0s, [&] {
+      const vigil::timer t = vigil::after_func(0s, [&](vigil::timer& self) {
         model::require(!is_late.load(), "a run that was given up has armed nothing");
         g.enter();
         if (gave_up.load()) is_late.store(true);
-        t.reset(0s);
-        model::require(!t.stop() || !is_late.load(), "nor is it pending");
+        self.reset(0s);
+        model::require(!self.stop() || !is_late.load(), "nor is it pending");
       });
       g.await();
       const model::window w;
@@ -275,6 +273,7 @@ TEST_CASE("claim: a run that is waited for arms nothing (SW1-SW3)") {
       } catch (const vigil::cancelled&) {
         gave_up.store(true);
       }
+      vigil::sleep_for(1us);  // leaves this worker to a run that must not begin
       let_time_pass();
       t.stop_and_wait();
       model::enough();

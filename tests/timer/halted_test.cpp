@@ -265,13 +265,12 @@ TEST_SUITE("halted timers") {
       for (int round = 0; round < 200; ++round) {
         auto o = std::make_unique<std::atomic<int>>(0);
         {
-          scoped_timer t;
           std::atomic<bool> begun{false};
-          t = after_func(0s, [&] {
+          const scoped_timer t = after_func(0s, [&](timer& self) {
             o->fetch_add(1);
             begun.store(true);
             for (int i = 0; i < 3; ++i) {
-              t->reset(0s);
+              self.reset(0s);
               vigil::this_fiber::yield();
             }
           });
