@@ -10,6 +10,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace std::chrono_literals;
@@ -59,6 +60,30 @@ void all_at_once() {
   const auto took =
       std::chrono::duration_cast<std::chrono::milliseconds>(vigil::clock::now() - start);
   std::printf("total %d after %d ms\n", sum, static_cast<int>(took.count()));
+}
+
+//! [in_place]
+struct message {
+  std::string text;
+  int number = 0;
+};
+
+vigil::task<> asks(vigil::sender<message> out, vigil::receiver<int> answers) {
+  co_await co::send(out, std::in_place, "how many?", 1);  // not message{"how many?", 1}
+  const auto show = [&](std::optional<int> n) { std::printf("answer %d\n", n.value_or(0)); };
+  co_await co::select(vigil::on_recv(answers, show),
+                      vigil::on_send(out, std::in_place, "hello?", 2));
+}
+
+//! [in_place]
+
+void asking() {
+  const auto questions = vigil::make_channel<message>();
+  const auto answers = vigil::make_channel<int>();
+  auto t = vigil::spawn(asks(questions, answers));
+  std::puts(questions.recv()->text.c_str());
+  answers.send(12);
+  t.join();
 }
 
 //! [channels]
@@ -141,6 +166,7 @@ int main() {
   vigil::testing::run_virtual([] {
     started();
     all_at_once();
+    asking();
     pipeline();
     selecting();
     stopping();

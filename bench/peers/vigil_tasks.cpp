@@ -116,12 +116,12 @@ task<double> through(std::size_t ops, std::size_t tasks, std::size_t capacity) {
 
 // The channels of Tokio have room for one value at least: `plain` is beside them.
 task<numbers> channels(std::size_t ops) {
-  numbers result;
-  result.push_back({"rendezvous", co_await there_and_back(ops, 1, false)});
-  result.push_back({"timed", co_await there_and_back(ops, 1, true)});
-  result.push_back({"buffered", co_await through(ops, 1, 128)});
-  result.push_back({"shared", co_await through(ops, 4, 8)});
-  co_return result;
+  const double rendezvous = co_await there_and_back(ops, 1, false);
+  const double timed = co_await there_and_back(ops, 1, true);
+  const double buffered = co_await through(ops, 1, 128);
+  const double shared = co_await through(ops, 4, 8);
+  co_return numbers(
+      {{"rendezvous", rendezvous}, {"timed", timed}, {"buffered", buffered}, {"shared", shared}});
 }
 
 // Longer than it takes to start a task and see it asleep.

@@ -88,19 +88,38 @@ template <detail::receives C, detail::duration_like D>
 
 // As for sender<T>, an rvalue is moved from only if it is sent; an lvalue is copied, and
 // any other value converted, at once.
-template <detail::sends C, class U>
+template <detail::sends C, detail::is_value U>
 [[nodiscard]] auto send(const C& to, U&& value) {
   return detail::send_by_task<false>(to, std::forward<U>(value), detail::no_limit);
 }
 
-template <detail::sends C, class U>
+template <detail::sends C, detail::is_value U>
 [[nodiscard]] auto send(const C& to, U&& value, const context& ctx) {
   return detail::send_by_task<false>(to, std::forward<U>(value), detail::cancelled_by(ctx));
 }
 
-template <detail::sends C, class U, detail::duration_like D>
+template <detail::sends C, detail::is_value U, detail::duration_like D>
 [[nodiscard]] auto send_for(const C& to, U&& value, const D& timeout) {
   return detail::send_by_task<true>(to, std::forward<U>(value), detail::within(timeout));
+}
+
+// The same with a value that is made here: T(args...), or T{args...} for an aggregate. So
+// it is no temporary of the co_await expression, which g++ 12 may destroy twice (box in
+// docs/guide/coroutines.md). If the wait fails, the value is lost.
+template <detail::sends C, class... Args>
+[[nodiscard]] auto send(const C& to, std::in_place_t, Args&&... args) {
+  return detail::send_made_by_task<false>(to, detail::no_limit, std::forward<Args>(args)...);
+}
+
+template <detail::sends C, class... Args>
+[[nodiscard]] auto send(const C& to, const context& ctx, std::in_place_t, Args&&... args) {
+  return detail::send_made_by_task<false>(
+      to, detail::cancelled_by(ctx), std::forward<Args>(args)...);
+}
+
+template <detail::sends C, detail::duration_like D, class... Args>
+[[nodiscard]] auto send_for(const C& to, const D& timeout, std::in_place_t, Args&&... args) {
+  return detail::send_made_by_task<true>(to, detail::within(timeout), std::forward<Args>(args)...);
 }
 
 // --- the ends of tasks. join() returns the result, or throws the exception; the handle

@@ -55,6 +55,20 @@ template <detail::sends C, class U, class F = detail::nothing>
   return detail::send_to(std::forward<C>(ch), std::forward<U>(value), std::move(f));
 }
 
+// The same with a value that is made at once: T(args...), or T{args...} for an aggregate.
+// In a coroutine it is no temporary of the co_await expression, which g++ 12 may destroy
+// twice (box in docs/guide/coroutines.md).
+template <detail::sends C, class... Args>
+[[nodiscard]] auto on_send(C&& ch, std::in_place_t, Args&&... args) {
+  return detail::send_made_to(std::forward<C>(ch), detail::nothing(), std::forward<Args>(args)...);
+}
+
+template <detail::sends C, class F, class... Args>
+  requires detail::takes<F>
+[[nodiscard]] auto on_send(C&& ch, F f, std::in_place_t, Args&&... args) {
+  return detail::send_made_to(std::forward<C>(ch), std::move(f), std::forward<Args>(args)...);
+}
+
 template <detail::sends C, class F = detail::nothing>
   requires std::is_void_v<detail::element_of<C>>
 [[nodiscard]] auto on_send(C&& ch, F f = {}) {

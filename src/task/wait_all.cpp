@@ -27,7 +27,9 @@ task<bool> wait_for_all(std::vector<any_end> ends, wait_limit limit) {
   check_ends(ends);
   const kept_limit kept(limit.absolute());
   for (const any_end& e : ends) {
-    if (e.object != nullptr && !co_await end_wait(e, kept.limit)) co_return false;
+    if (e.object == nullptr) continue;
+    const bool has_ended = co_await end_wait(e, kept.limit);
+    if (!has_ended) co_return false;
   }
   co_return true;
 }

@@ -45,7 +45,9 @@ struct alignas(64) wide {
 };
 
 vigil::task<wide> widens() {
-  co_return wide{co_await adds(1)};
+  wide result;
+  result.value = co_await adds(1);
+  co_return result;
 }
 
 vigil::task<> outermost() {

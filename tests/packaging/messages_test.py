@@ -5,6 +5,7 @@
  2. A header of vigil/io without -DBOOST_ASIO_SEPARATE_COMPILATION: one error, which
     names that flag, and what gives it: CMake's target, meson's, and pkg-config.
  3. A guard or a lock's result that is dropped at once: a warning each.
+ 4. A call with wrong arguments: the first error says what to write.
 """
 import subprocess
 import sys
@@ -29,6 +30,21 @@ DROPPED = [
     "p.try_acquire();",
     "p.try_acquire_for(std::chrono::seconds(1));",
 ]
+
+# The call, and what its first error says.
+WRONG = [
+    ("vigil::co::send(words, std::in_place, 1, 2)", "what would stand in T(...)"),
+    ("vigil::co::send_for(mixed, vigil::clock::duration(1), std::in_place, 1.5, 2)",
+     "what would stand in T(...)"),
+    ("vigil::on_send(mixed, std::in_place, number, 2)", "each number must be of its member's type"),
+]
+NAMES = """#include <vigil/co.hpp>
+#include <vigil/vigil.hpp>
+#include <memory>
+struct pair { unsigned first; int second; };
+void f(vigil::channel<std::unique_ptr<int>> words, vigil::channel<pair> mixed, int number) {
+  static_cast<void>(number);
+"""
 
 
 def say(text, *flags):
@@ -66,6 +82,11 @@ def main():
     for number, line in enumerate(lines[2:-1], 3):
         if not any(f":{number}:" in s and "nodiscard" in s for s in said):
             faults.append(f"no warning for `{line}`")
+
+    for call, expected in WRONG:
+        said = say(f"{NAMES}  static_cast<void>({call});\n}}\n", "-std=c++20")
+        if not said or expected not in said[0]:
+            faults.append(f"{call}: the first error does not say '{expected}': {said[:3]}")
 
     print("\n".join(faults) or "each mistake has its message")
     return 1 if faults else 0

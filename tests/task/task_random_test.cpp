@@ -35,7 +35,8 @@ task<> sends(program& p, std::uint64_t seed, int n) {
         p.sent += value;
         break;
       case 1:
-        if (co_await co::send_for(to, value, std::chrono::microseconds(dice.below(50))))
+        if (const auto sent =
+                co_await co::send_for(to, value, std::chrono::microseconds(dice.below(50))))
           p.sent += value;
         break;
       default:

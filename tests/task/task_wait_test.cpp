@@ -72,8 +72,9 @@ TEST_SUITE("task: waits") {
       ch.send(1);
       std::vector<std::string> seen;
       const auto runs = [&]() -> task<> {
-        seen.emplace_back((co_await co::stop_requested()) ? "asked" : "not asked");
-        if (co_await co::recv(ch)) seen.emplace_back("value");
+        const bool asked = co_await co::stop_requested();
+        seen.emplace_back(asked ? "asked" : "not asked");
+        if (const auto v = co_await co::recv(ch)) seen.emplace_back("value");
         try {
           co_await co::recv(ch);
         } catch (const vigil::stopped&) {

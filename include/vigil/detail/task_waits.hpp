@@ -120,6 +120,12 @@ auto send_by_task(const C& to, U&& value, const wait_limit& limit) {
   }
 }
 
+template <bool timed, class C, class... Args>
+auto send_made_by_task(const C& to, const wait_limit& limit, Args&&... args) {
+  using T = element_of<C>;
+  return send_wait<T, timed>(to.handle(), made_of<T>(std::forward<Args>(args)...), limit);
+}
+
 // The case of on_join() for a task.
 template <class T, class F>
 class task_join_case : public select_case {

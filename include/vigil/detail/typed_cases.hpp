@@ -144,8 +144,30 @@ concept is_ref_to = std::is_same_v<typename std::remove_cvref_t<U>::type, T> &&
                       { wrapper.get() } -> std::same_as<T&>;
                     };
 
+// Anything but std::in_place, which announces what a value is made of.
+template <class U>
+concept is_value = !std::is_same_v<std::remove_cvref_t<U>, std::in_place_t>;
+
 template <class T, class U>
-concept sendable = std::is_convertible_v<U&&, T> || is_ref_to<T, U>;
+concept sendable = is_value<U> && (std::is_convertible_v<U&&, T> || is_ref_to<T, U>);
+
+template <class T, class... Args>
+concept braces_make = requires { T{std::declval<Args>()...}; };
+
+// Makes the value that std::in_place announces.
+template <class T, class... Args>
+T made_of(Args&&... args) {
+  if constexpr (std::is_aggregate_v<T> && braces_make<T, Args...>) {
+    return T{std::forward<Args>(args)...};
+  } else if constexpr (!std::is_aggregate_v<T> && std::is_constructible_v<T, Args...>) {
+    return T(std::forward<Args>(args)...);
+  } else {
+    static_assert(!sizeof(T*),
+                  "std::in_place: what follows makes no value of the channel's type T: it is what "
+                  "would stand in T(...), or in T{...} if T is an aggregate, where each number "
+                  "must be of its member's type, such as 1u for an unsigned");
+  }
+}
 
 template <class C, class U, class F>
 auto send_to(C&& ch, U&& value, F f) {
@@ -163,6 +185,17 @@ auto send_to(C&& ch, U&& value, F f) {
     return send_case<T, kept, F>(
         core, std::move(handle), converted<T>(std::forward<U>(value)), std::move(f));
   }
+}
+
+template <class C, class F, class... Args>
+auto send_made_to(C&& ch, F f, Args&&... args) {
+  using T = element_of<C>;
+  using kept = kept_handle<C>;
+  channel_core* const core = ch.core();
+  return send_case<T, kept, F>(core,
+                               kept(std::forward<C>(ch).handle()),
+                               made_of<T>(std::forward<Args>(args)...),
+                               std::move(f));
 }
 
 template <class... Cases>
