@@ -12,7 +12,8 @@
 // A task costs its frame and 176 bytes, and no stack. It runs on a fiber of the library,
 // a runner, from one co_await to the next, and may go on on another thread. The waits of
 // co.hpp suspend it. A wait of a fiber works in a task as well, but keeps the runner's
-// stack. Values of fiber_local end with the next co_await, and guards of this_fiber must.
+// stack. Values of fiber_local end with the next co_await and with the task, and guards
+// of this_fiber must.
 //
 // co_await runs another task<T> as a part of this task; spawn() and go() start it as one
 // of its own. A task<T> that was called, and nothing else, runs nothing. A suspended task

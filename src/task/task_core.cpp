@@ -72,9 +72,13 @@ bool task_core::detach() noexcept {
   return true;
 }
 
-void task_core::release() noexcept {
+bool task_core::is_last_owner() noexcept {
   // Pairs with the other decrement: the last one sees all that was done.
-  if (owners.fetch_sub(1, order::acq_rel) != 1) return;
+  return owners.fetch_sub(1, order::acq_rel) == 1;
+}
+
+void task_core::release() noexcept {
+  if (!is_last_owner()) return;
   outermost.destroy();
   delete this;
 }

@@ -53,7 +53,9 @@ class task_core : public running_task {
   void request_stop() noexcept;
   // Gives up the handle of a task that runs on; false if it has ended.
   bool detach() noexcept;
-  // Drops the run or the handle; the last of the two ends the core and the frames.
+  // Drops the run or the handle. True for the last of the two, which ends the frames and
+  // the core: release() does.
+  bool is_last_owner() noexcept;
   void release() noexcept;
   // Caller: holds lock(), and has read `joiner`; sets has_ended afterwards.
   void note_handler(unhandled_box* of_runtime) noexcept;

@@ -280,14 +280,15 @@ bool task_service::enter(runner& own, task_core& t) noexcept {
   return is_ready;
 }
 
-// Called when the user's code has left the runner, which has the task still.
+// Called each time that the user's code has left the runner, which has the task still.
+// The guards come after the values: one may own a guard, or leave one behind.
 void task_service::leave(fiber& self, const task_core& t) noexcept {
+  self.destroy_locals();
   if ((self.guards.shields | self.guards.no_parks | self.guards.pins) != 0) {
     t.fatal_here(
         "holds a this_fiber::pin, shield or no_park across a co_await, or at its end: such a guard "
         "belongs to the runner, and must end before");
   }
-  self.destroy_locals();
   if (self.deferred != nullptr) [[unlikely]]
     sched_.timers().release_deferred(self);
   self.stops_thrown = 0;
@@ -333,7 +334,8 @@ bool task_service::run_until_it_waits(runner& own, task_core& t) noexcept {
 
 void task_service::finish(runner& own, task_core& t) noexcept {
   sched_.timers().forget(t.self);
-  if (t.frame.error != nullptr) {
+  const bool has_thrown = t.frame.error != nullptr;
+  if (has_thrown) {
     try {
       std::rethrow_exception(t.frame.error);
     } catch (const stopped&) {
@@ -365,7 +367,14 @@ void task_service::finish(runner& own, task_core& t) noexcept {
   }
   if (joiner != nullptr) joiner->deliver(turn::in_order);
   if (is_detached && t.frame.error != nullptr) t.report();
-  t.release();
+  // on_unhandled and the destructor of an exception were code of the user's as well. So
+  // are those of the parameters and the result, if the task has no joiner left.
+  if (has_thrown) leave(own.self, t);
+  if (t.is_last_owner()) {
+    t.outermost.destroy();
+    leave(own.self, t);
+    delete &t;
+  }
   fiber_chain idle;
   {
     const lock_guard guard(lock_);
