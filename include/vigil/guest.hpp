@@ -51,7 +51,10 @@ class VIGIL_API guest_runtime {
   // fiber does; so it is declared after what they use. A main fiber that has not begun
   // never does. An exception of the main fiber goes to options::on_unhandled, or ends the
   // program. So does a destructor on another thread, or in a fiber, before the end.
-  // After std::exit in a fiber, and in a forked child, it does nothing.
+  //
+  // In a forked child, and for a guest with static storage after main or std::exit, it
+  // does nothing: the objects that the fibers use may be gone. End the run before that:
+  // runtime().request_stop(), then poll() until it is false.
   ~guest_runtime();
   guest_runtime(const guest_runtime&) = delete;
   guest_runtime& operator=(const guest_runtime&) = delete;

@@ -20,11 +20,27 @@ namespace vigil::inline VIGIL_ABI {
 
 namespace detail {
 
+thread_local bool thread_is_ending = false;
+
 // A number that no other thread of the process has or will have.
 std::uint64_t number_of_thread() noexcept {
   static atomic<std::uint64_t> last{0};
-  thread_local const std::uint64_t own = last.fetch_add(1) + 1;
-  return own;
+
+  struct number {
+    ~number() { thread_is_ending = true; }
+
+    const std::uint64_t own = last.fetch_add(1) + 1;
+  };
+
+  thread_local const number one;
+  return one.own;
+}
+
+// True if a guest that is being destroyed has static storage: at the end of the program
+// the objects of the thread go before the static ones. A guest that is an object of the
+// thread goes before its number, since the constructor has asked for that.
+bool is_at_exit() noexcept {
+  return thread_is_ending || process_is_exiting();
 }
 
 class guest_core {
@@ -59,7 +75,9 @@ class guest_core {
       : on_unhandled_(o.on_unhandled),
         watch_(*w),
         runtime_(runtime_access::over(std::make_unique<runtime_core>(o, std::move(w)))),
-        worker_(*runtime_access::core_of(runtime_).sched.workers()[0]) {}
+        worker_(*runtime_access::core_of(runtime_).sched.workers()[0]) {
+    number_of_thread();  // see is_at_exit()
+  }
 
   static void on_own_stack(void* core) noexcept;
 
@@ -185,8 +203,8 @@ guest_runtime::guest_runtime(const options& settings)
     : core_(new detail::guest_core(of_guest(settings))) {}
 
 guest_runtime::~guest_runtime() {
-  // The run cannot be ended any more: as with a runtime, its memory is left alone.
-  if (core_->is_running() && detail::process_is_exiting()) return;
+  // The objects that its fibers use may be gone: as with a runtime, it is left alone.
+  if (core_->is_running() && detail::is_at_exit()) return;
   delete core_;
 }
 

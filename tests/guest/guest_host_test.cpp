@@ -11,6 +11,7 @@
 #include <cfenv>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -39,6 +40,14 @@ void compute() {
   const auto end = std::chrono::steady_clock::now() + 2ms;
   while (std::chrono::steady_clock::now() < end) {
   }
+}
+
+void wait_and_say() {
+  struct says {
+    ~says() { std::puts("unwound"); }
+  } const at_end;
+
+  vigil::sleep_for(1h);
 }
 
 }  // namespace
@@ -204,6 +213,28 @@ TEST_SUITE("guest: its host") {
     serve(g);
   }
 
+  TEST_CASE("child: main returns before a static guest has ended" * doctest::skip()) {
+    static guest_runtime g;
+    g.start(&wait_and_say);
+    poll_all(g);
+  }
+
+  TEST_CASE("child: a static guest is made after a run" * doctest::skip()) {
+    vigil::run([] {});
+    static guest_runtime g;
+    g.start(&wait_and_say);
+    poll_all(g);
+    std::exit(6);
+  }
+
+  TEST_CASE("child: the thread of a static guest has ended" * doctest::skip()) {
+    static guest_runtime g;
+    std::thread([] {
+      g.start(&wait_and_say);
+      poll_all(g);
+    }).join();
+  }
+
   TEST_CASE("child: destroyed on another thread" * doctest::skip()) {
     auto g = std::make_unique<guest_runtime>();
     g->start([] { vigil::sleep_for(1h); });
@@ -235,6 +266,36 @@ TEST_SUITE("guest: its host") {
     r = run_child("child: the destructor finds an exception");
     CHECK_MESSAGE(r.died_by(SIGABRT), r.output);
     CHECK(r.says("at the end of the guest"));
+  }
+
+  TEST_CASE("a static guest is left alone at the end of the program, however early it was made") {
+    const std::vector<std::pair<const char*, const char*>> no_leaks{
+        {"ASAN_OPTIONS", "detect_leaks=0"}};
+    child_result r = run_child("child: main returns before a static guest has ended", no_leaks);
+    CHECK_MESSAGE(r.succeeded(), r.output);
+    CHECK_FALSE(r.says("unwound"));
+    r = run_child("child: a static guest is made after a run", no_leaks);
+    CHECK_MESSAGE(WEXITSTATUS(r.status) == 6, r.output);
+    CHECK_FALSE(r.says("unwound"));
+    r = run_child("child: the thread of a static guest has ended", no_leaks);
+    CHECK_MESSAGE(r.succeeded(), r.output);
+    CHECK_FALSE(r.says("unwound"));
+  }
+
+  TEST_CASE("a guest that is an object of its thread ends with the thread") {
+    static std::atomic<bool> unwound;
+    unwound = false;
+    std::thread([] {
+      thread_local guest_runtime g;
+      g.start([] {
+        struct notes {
+          ~notes() { unwound = true; }
+        } const at_end;
+        vigil::sleep_for(1h);
+      });
+      poll_all(g);
+    }).join();
+    CHECK(unwound.load());
   }
 
   TEST_CASE("the host does not disturb a run without it on another thread") {

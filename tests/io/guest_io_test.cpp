@@ -4,6 +4,7 @@
 #include "io/io_test.hpp"
 
 #include <vigil/guest.hpp>
+#include <vigil/io/co.hpp>
 
 #include <atomic>
 #include <exception>
@@ -12,8 +13,11 @@
 #include <thread>
 #include <utility>
 
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/read.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 
 using namespace std::chrono_literals;
@@ -44,6 +48,15 @@ void send_there_and_back(asio::io_context& c, int n) {
 }
 
 std::exception_ptr handed_over;
+
+vigil::task<int> answers() {
+  co_await vigil::co::sleep_for(1ms);
+  co_return 7;
+}
+
+asio::awaitable<int> awaits_answer() {
+  co_return 1 + co_await vigil::io::async_run(answers(), asio::use_awaitable);
+}
 
 }  // namespace
 
@@ -184,6 +197,25 @@ TEST_SUITE("io: in a guest") {
     });
     serve(g);
     CHECK(done == 3);
+  }
+
+  TEST_CASE(
+      "a coroutine of Asio's awaits a task on the executor; on the io_context that is an error") {
+    handed_over = nullptr;
+    vigil::options o;
+    o.on_unhandled = [](std::exception_ptr e) { handed_over = std::move(e); };
+    guest_runtime g(o);
+    int done = 0;
+    g.start([&] {
+      asio::io_context& context = vigil::io::io_context();
+      CHECK_THROWS(asio::co_spawn(context, awaits_answer(), use_fiber));
+      CHECK(asio::co_spawn(vigil::io::executor(), awaits_answer(), use_fiber) == 8);
+      ++done;
+    });
+    serve(g);
+    CHECK(done == 1);
+    REQUIRE(handed_over != nullptr);
+    CHECK_THROWS_AS(std::rethrow_exception(handed_over), vigil::wrong_place);
   }
 
   TEST_CASE("the destructor ends what waits for I/O") {

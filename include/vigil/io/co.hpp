@@ -133,7 +133,8 @@ task<> completes(task<T> of, Handler handler, Executor on) {
 // It completes with std::exception_ptr and, unless T is void, a T, which must be default
 // constructible. `stopped` and `cancelled` are among the exceptions. A cancellation slot
 // of Asio's does not stop the task: give that a context. Throws wrong_place on a thread
-// without a runtime.
+// without a runtime, such as that of a guest's io_context(), where the coroutine that
+// awaits it ends and the exception goes to options::on_unhandled. On executor() it works.
 template <class T, class Token>
 auto async_run(task<T> of, Token&& token) {
   using signature =
