@@ -32,6 +32,7 @@
 #include <vigil/detail/wait_limit.hpp>
 #include <vigil/error.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <iterator>
 #include <optional>
@@ -173,6 +174,25 @@ class sending : public Base {
   {
     return send_until(T(value), t);
   }
+
+  // An lvalue of a T that cannot be copied: the compiler says what to write.
+  template <std::same_as<T> U, class... Limit, class write = send_of_std_move>
+    requires(!std::is_copy_constructible_v<U>)
+  void send(const U& value, const Limit&... limit) const VIGIL_REFUSED("write send(std::move(v))");
+
+  template <std::same_as<T> U, class write = try_send_of_std_move>
+    requires(!std::is_copy_constructible_v<U>)
+  void try_send(const U& value) const VIGIL_REFUSED("write try_send(std::move(v))");
+
+  template <std::same_as<T> U, class Time, class write = send_for_of_std_move>
+    requires(!std::is_copy_constructible_v<U>)
+  void send_for(const U& value, const Time& timeout) const
+      VIGIL_REFUSED("write send_for(std::move(v), timeout)");
+
+  template <std::same_as<T> U, class Time, class write = send_until_of_std_move>
+    requires(!std::is_copy_constructible_v<U>)
+  void send_until(const U& value, const Time& t) const
+      VIGIL_REFUSED("write send_until(std::move(v), deadline)");
 
   // Says that no more will be sent: receivers get the buffered values, then nullopt;
   // waiting senders throw channel_closed and keep their values. Throws channel_closed if

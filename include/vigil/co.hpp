@@ -57,6 +57,12 @@ template <detail::duration_like D>
   return detail::sleep_wait(detail::within(d, ctx));
 }
 
+template <class D, class... Limit>
+  requires(!detail::duration_like<D>)
+auto sleep_for(const D&, const Limit&...) {
+  static_assert(detail::checked_duration<D>::is_done);
+}
+
 // Lets the other ready tasks and fibers go first. Throws `stopped`.
 [[nodiscard]] inline auto yield() noexcept {
   return detail::yield_wait{};

@@ -131,6 +131,7 @@ class [[nodiscard]] fiber {
 // or a bad stack size.
 //
 //   void go(f, args...);
+//   void go(fiber_options, f, args...);
 //
 // The dump shows the caller's line as the place where the fiber was started, if there are
 // at most eight arguments; with more it shows a line in vigil's headers.
@@ -139,14 +140,20 @@ void go(F&& f, const site& from = site::current()) {
   detail::start({}, true, from, std::forward<F>(f));
 }
 
+template <class F>
+  requires detail::startable<F>
+void go(const fiber_options& options, F&& f, const site& from = site::current()) {
+  detail::start(options, true, from, std::forward<F>(f));
+}
+
 // Starts f(args...) on a fiber and returns the handle that joins it. Errors and the place
 // in the dump are those of go().
 //
 //   fiber<R> spawn(f, args...);
 //   fiber<R> spawn(fiber_options, f, args...);
 template <class F>
-  requires detail::startable<F>
 auto spawn(F&& f, const site& from = site::current()) {
+  static_assert(detail::checked_call<F>::is_done);
   return fiber<detail::fiber_result<F>>(detail::start({}, false, from, std::forward<F>(f)));
 }
 

@@ -84,6 +84,12 @@ template <detail::duration_like D, class F = detail::nothing>
   return detail::time_case<F>(detail::select_case::kind::timed, detail::within(d), std::move(f));
 }
 
+template <class D, class... F>
+  requires(!detail::duration_like<D>)
+auto on_timeout(const D&, const F&...) {
+  static_assert(detail::checked_duration<D>::is_done);
+}
+
 // The same at a deadline, which several selects can share.
 template <detail::time_point_like Time, class F = detail::nothing>
 [[nodiscard]] auto on_deadline(const Time& t, F f = {}) {

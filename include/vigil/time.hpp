@@ -54,6 +54,12 @@ void sleep_until(const Time& t, const context& ctx) {
   detail::sleep(detail::until(t, ctx));
 }
 
+template <class D, class... Limit>
+  requires(!detail::duration_like<D>)
+void sleep_for(const D&, const Limit&...) {
+  static_assert(detail::checked_duration<D>::is_done);
+}
+
 // timer_receiver: the channel of a timer. Each value is the deadline itself, however late
 // it is received.
 using timer_receiver = receiver<clock::time_point>;

@@ -97,6 +97,25 @@ TEST_SUITE("go") {
     });
   }
 
+  TEST_CASE("takes a name and a stack size, with any number of arguments") {
+    in_virtual([] {
+      std::string seen;
+      const auto note = [&seen](auto... numbers) {
+        seen += std::string(vigil::this_fiber::name()) + std::to_string(sizeof...(numbers)) + " ";
+      };
+      const vigil::fiber_options named{.stack_size = 1 << 20, .name = "a"};
+      go(named, note);
+      vigil::testing::settle();
+      go({.name = "b"}, note, 1);
+      vigil::testing::settle();
+      go({.name = "c"}, note, 1, 2, 3, 4, 5, 6, 7, 8);
+      vigil::testing::settle();
+      go(named, note, 1, 2, 3, 4, 5, 6, 7, 8, 9);
+      vigil::testing::settle();
+      CHECK(seen == "a0 b1 c8 a9 ");
+    });
+  }
+
   TEST_CASE("many fibers one after the other reuse their stacks") {
     in_runtime({.workers = {2}}, [] {
       const auto before = vigil::stats().stack_bytes_mapped;

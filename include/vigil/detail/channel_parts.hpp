@@ -13,6 +13,20 @@
 
 namespace vigil::inline VIGIL_ABI::detail {
 
+// Functions that are there only to be refused, with a message, where nothing else would
+// take the arguments. clang shows the text; g++ 12 shows the deleted function's default
+// arguments, so their names say the same. A static_assert would tell a concept that the
+// call compiles.
+#ifdef __clang__
+#define VIGIL_REFUSED(text) __attribute__((unavailable(text)))
+#else
+#define VIGIL_REFUSED(text) = delete
+#endif
+struct send_of_std_move;
+struct try_send_of_std_move;
+struct send_for_of_std_move;
+struct send_until_of_std_move;
+
 // The result of recv().
 template <class T>
 using received = std::conditional_t<std::is_void_v<T>, bool, std::optional<T>>;

@@ -18,6 +18,15 @@ concept duration_like = requires(const D& d) {
   d.count();
 };
 
+// The compiler's message for a number without a unit.
+template <class D>
+struct checked_duration {
+  static_assert(duration_like<D>,
+                "vigil: a length of time has a unit: write 5ms or std::chrono::milliseconds(5), "
+                "not 5");
+  static constexpr bool is_done = true;
+};
+
 [[noreturn]] VIGIL_API void throw_not_a_duration();  // throws std::invalid_argument, for NaN
 
 // Converts to nanoseconds, rounding up (a wait is never shorter than requested) and

@@ -89,6 +89,27 @@ using fiber_result = std::invoke_result_t<std::decay_t<F>, std::decay_t<Args>...
 template <class F, class... Args>
 concept startable = std::is_invocable_v<std::decay_t<F>, std::decay_t<Args>...>;
 
+// The compiler's message for a call that no fiber could make. A class, since g++ looks
+// into it before it looks at what follows.
+template <class F, class... Args>
+struct checked_call {
+  static_assert(startable<F, Args...>,
+                "vigil: f(args...) does not compile for go(f, args...) or spawn(f, args...): give "
+                "an argument for each parameter of f, in order, and std::ref(x) for a T&; the "
+                "fiber has copies of them");
+  static constexpr bool is_done = true;
+};
+
+template <class... Args>
+struct checked_call<fiber_options, Args...> : checked_call<Args...> {};
+
+// Whether no overload of go() or spawn() takes them.
+template <class F, class... Args>
+inline constexpr bool are_mistaken =
+    !startable<F, Args...> && !(std::is_same_v<std::decay_t<Args>, site> || ...);
+template <class F, class... Args>
+inline constexpr bool are_mistaken<fiber_options, F, Args...> = are_mistaken<F, Args...>;
+
 // Builds the body on a new stack and starts the fiber.
 // Throws: wrong_place, limit_reached, std::bad_alloc, std::invalid_argument.
 template <class F, class... Args>
@@ -98,6 +119,7 @@ fiber_core* start_by(const start_call& call,
                      const site& from,
                      F&& f,
                      Args&&... args) {
+  static_assert(checked_call<F, Args...>::is_done);
   using R = fiber_result<F, Args...>;
   static_assert(!std::is_reference_v<R>,
                 "vigil: a fiber cannot return a reference; return a pointer or a value");

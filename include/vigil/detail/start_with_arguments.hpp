@@ -22,6 +22,14 @@ namespace vigil::inline VIGIL_ABI {
   }                                                                                     \
   template <class F, VIGIL_LIST CLASSES>                                                \
     requires detail::startable<F, VIGIL_LIST NAMES>                                     \
+  void go(const fiber_options& options,                                                 \
+          F&& f,                                                                        \
+          VIGIL_LIST PARAMETERS,                                                        \
+          const site& from = site::current()) {                                         \
+    detail::start(options, true, from, std::forward<F>(f), VIGIL_LIST ARGUMENTS);       \
+  }                                                                                     \
+  template <class F, VIGIL_LIST CLASSES>                                                \
+    requires detail::startable<F, VIGIL_LIST NAMES>                                     \
   auto spawn(F&& f, VIGIL_LIST PARAMETERS, const site& from = site::current()) {        \
     return fiber<detail::fiber_result<F, VIGIL_LIST NAMES>>(                            \
         detail::start({}, false, from, std::forward<F>(f), VIGIL_LIST ARGUMENTS));      \
@@ -86,6 +94,12 @@ void go(F&& f, Args&&... args) {
 
 template <class F, class... Args>
   requires(sizeof...(Args) > 8) && detail::startable<F, Args...>
+void go(const fiber_options& options, F&& f, Args&&... args) {
+  detail::start(options, true, site::current(), std::forward<F>(f), std::forward<Args>(args)...);
+}
+
+template <class F, class... Args>
+  requires(sizeof...(Args) > 8) && detail::startable<F, Args...>
 auto spawn(F&& f, Args&&... args) {
   return fiber<detail::fiber_result<F, Args...>>(
       detail::start({}, false, site::current(), std::forward<F>(f), std::forward<Args>(args)...));
@@ -96,6 +110,19 @@ template <class F, class... Args>
 auto spawn(const fiber_options& options, F&& f, Args&&... args) {
   return fiber<detail::fiber_result<F, Args...>>(detail::start(
       options, false, site::current(), std::forward<F>(f), std::forward<Args>(args)...));
+}
+
+// Calls that cannot be meant: the compiler says why.
+template <class F, class A, class... More>
+  requires detail::are_mistaken<F, A, More...>
+void go(const F&, const A&, const More&...) {
+  static_assert(detail::checked_call<F, A, More...>::is_done);
+}
+
+template <class F, class A, class... More>
+  requires detail::are_mistaken<F, A, More...>
+auto spawn(const F&, const A&, const More&...) {
+  static_assert(detail::checked_call<F, A, More...>::is_done);
 }
 
 }  // namespace vigil::inline VIGIL_ABI

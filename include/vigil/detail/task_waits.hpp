@@ -113,6 +113,8 @@ class send_wait : public one_case_wait<send_wait<Value, timed>> {
 template <bool timed, class C, class U>
 auto send_by_task(const C& to, U&& value, const wait_limit& limit) {
   using T = element_of<C>;
+  static_assert(!std::is_same_v<std::remove_cvref_t<U>, T> || std::is_constructible_v<T, U>,
+                "co::send(to, v): a value of this type cannot be copied: write std::move(v)");
   if constexpr (std::is_same_v<U&&, T&&> && !std::is_trivially_copyable_v<T>) {
     return send_wait<T&, timed>(to.handle(), value, limit);
   } else {
@@ -260,7 +262,10 @@ auto wait_for_event(Case one, const wait_limit& limit = no_limit) {
 // A wait for the first of several cases.
 template <class... Cases>
 class select_wait : public task_wait {
-  static_assert((is_case<Cases> && ...), "co::select(...) takes cases, as select() does");
+  static_assert((is_case<Cases> && ...),
+                "co::select(...) takes cases, no channels: write on_recv(ch, f), "
+                "on_send(ch, v, f), on_timeout(d, f), on_deadline(t, f), on_done(ctx, f), "
+                "otherwise(f)");
 
  public:
   select_wait(choice mode, Cases&&... given) : mode_(mode), cases_(std::move(given)...) {}

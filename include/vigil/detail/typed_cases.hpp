@@ -201,7 +201,8 @@ auto send_made_to(C&& ch, F f, Args&&... args) {
 template <class... Cases>
 std::size_t select_of(choice mode, Cases&... cases) {
   static_assert((is_case<Cases> && ...),
-                "select(...) takes cases: on_recv, on_send, on_timeout, on_deadline, otherwise");
+                "select(...) takes cases, no channels: write on_recv(ch, f), on_send(ch, v, f), "
+                "on_timeout(d, f), on_deadline(t, f), on_done(ctx, f), otherwise(f)");
   constexpr std::size_t count = sizeof...(Cases);
   (cases.prepare(), ...);
   select_case* const all[count + 1] = {&cases..., nullptr};
