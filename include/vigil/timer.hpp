@@ -144,7 +144,7 @@ class timer {
   bool stop_and_wait() const { return stop_within(detail::no_limit); }
 
   // The same; throws `cancelled` when ctx is done. The timer is stopped then, but its
-  // callback may still be running, and cannot arm the timer until others have.
+  // callback may still be running, and arms nothing any more.
   bool stop_and_wait(const context& ctx) const { return stop_within(detail::cancelled_by(ctx)); }
 
   // Gives the timer a new deadline, d from now (as soon as possible if d is zero or

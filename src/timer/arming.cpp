@@ -62,14 +62,15 @@ timer_service::armed timer_service::reset_at(timer_record& t, nanos deadline) {
   return before;
 }
 
-// `own`: the caller's intake; nullptr outside the timer's runtime. A halted timer is
-// idle, so only an arming that found it so looks.
+// `own`: the caller's intake; nullptr outside the timer's runtime. SW2: a halted timer is
+// idle, so only an arming that found it so looks again.
 timer_service::armed timer_service::reset(timer_record& t, nanos deadline, nanos now, intake* own) {
+  if (t.must_ask.load() && !stop_waiters_.lets_arm(t)) [[unlikely]]
+    return armed::held_back;
   if (arm_callback(t, deadline, now, own)) return armed::was_pending;
-  if (!t.is_halted()) [[likely]]
+  if (!t.must_ask.load() || stop_waiters_.lets_stand(t)) [[likely]]
     return armed::was_idle;
-  if (!stop_waiters_.lets_arm(t)) return armed::held_back;
-  return reset(t, deadline, now, own) == armed::held_back ? armed::held_back : armed::was_idle;
+  return armed::held_back;
 }
 
 // Caller: holds owner_.outside, and t's runtime is the present one.

@@ -113,6 +113,8 @@ void runner_pool::run_once(fiber& self, timer_record& t, nanos due_until) {
     const auto begun = t.begin_run();
     if (begun == timer_record::begun::no) break;
     bool claimed = false;
+    if (begun == timer_record::begun::after_lift) [[unlikely]]
+      with_.stops.note_run(self, t);
     if (begun == timer_record::begun::halted) [[unlikely]] {
       deadline = with_.stops.hold_back(t);
     } else {
@@ -146,6 +148,8 @@ void runner_pool::run_periodic(fiber& self, timer_record& t, nanos due_until) {
     // The timer may have been stopped, and its last handle dropped, meanwhile.
     const auto begun = t.begin_run();
     if (begun == timer_record::begun::no) break;
+    if (begun == timer_record::begun::after_lift) [[unlikely]]
+      with_.stops.note_run(self, t);
     if (begun == timer_record::begun::halted) [[unlikely]] {
       deadline = with_.stops.hold_back(t);
       with_.stops.end_run(t);

@@ -130,6 +130,7 @@ class runtime_timer {
   const timer_kind kind;
   const bool is_periodic;          // every(): the runner files it again
   atomic<bool> referenced{false};  // ref/unref: a flag, not a count
+  atomic<bool> must_ask{false};    // whoever arms it asks stop_waiters (SW2)
   // set_slack() was called: the budget of wake-ups leaves it at that.
   atomic<bool> has_own_slack{false};
   atomic<std::uint32_t> slack_us{0};

@@ -13,10 +13,17 @@
 namespace vigil::inline VIGIL_ABI::detail {
 namespace {
 
-bool is_in_run_of(const timer_record& t) noexcept {
+// The calling fiber if it is in a run of t; nullptr otherwise.
+const fiber* in_run_of(const timer_record& t) noexcept {
   const fiber* const f = current_fiber();
   // ordering: the fiber's own word.
-  return f != nullptr && f->callback.load(order::relaxed) == &t;
+  return f != nullptr && f->callback.load(order::relaxed) == &t ? f : nullptr;
+}
+
+constexpr std::uint64_t any_halt = timer_record::halted | timer_record::lifted;
+
+bool is_halted(const timer_record& t) noexcept {
+  return (t.uses.load() & timer_record::halted) != 0;
 }
 
 }  // namespace
@@ -24,7 +31,7 @@ bool is_in_run_of(const timer_record& t) noexcept {
 void stop_waiters::end_run(timer_record& t) noexcept {
   constexpr std::uint64_t change = timer_record::run_ended - timer_record::run;
   std::uint64_t left = t.uses.fetch_add(change) + change;
-  if ((left & timer_record::all_runs) == 0 && (left & timer_record::halted) != 0) [[unlikely]] {
+  if ((left & timer_record::all_runs) == 0 && (left & any_halt) != 0) [[unlikely]] {
     end_halt(t);
     left = t.uses.load();
   }
@@ -39,9 +46,10 @@ void stop_waiters::end_halt(timer_record& t) noexcept {
   {
     const lock_guard guard(lock_);
     const std::uint64_t seen = t.uses.load();
-    if ((seen & timer_record::halted) == 0 || (seen & timer_record::all_runs) != 0) return;
-    take_back(t);
-    t.uses.fetch_and(~timer_record::halted);
+    if ((seen & any_halt) == 0 || (seen & timer_record::all_runs) != 0) return;
+    if ((seen & timer_record::halted) != 0) take_back(t);
+    t.uses.fetch_and(~any_halt);
+    t.must_ask.store(false);
     for (entry* e = entries_.front(); e != nullptr;) {
       entry& found = *e;
       e = entry_list::next(found);
@@ -56,9 +64,15 @@ void stop_waiters::end_halt(timer_record& t) noexcept {
 }
 
 void stop_waiters::take_back(timer_record& t) noexcept {
-  if (!t.service->stop(t)) return;
-  for (entry* e = entries_.front(); e != nullptr; e = entry_list::next(*e))
-    if (e->timer == &t) e->prevented = true;
+  if (t.service->stop(t)) note_prevented(t);
+}
+
+// One of those that wait is told, as of several that stop a timer one is.
+void stop_waiters::note_prevented(const timer_record& t) noexcept {
+  entry* e = entries_.front();
+  while (e != nullptr && e->timer != &t)
+    e = entry_list::next(*e);
+  if (e != nullptr) e->prevented = true;
 }
 
 bool stop_waiters::is_awaited(const timer_record& t) const noexcept {
@@ -69,19 +83,35 @@ bool stop_waiters::is_awaited(const timer_record& t) const noexcept {
 
 nanos stop_waiters::hold_back(timer_record& t) noexcept {
   const lock_guard guard(lock_);
-  if (t.is_halted()) take_back(t);
+  if (is_halted(t)) take_back(t);
   return t.when.load();
+}
+
+void stop_waiters::note_run(fiber& self, const timer_record& t) noexcept {
+  const lock_guard guard(lock_);
+  self.callback_after = t.last_lift;
 }
 
 bool stop_waiters::lets_arm(timer_record& t) noexcept {
   const lock_guard guard(lock_);
-  if (!t.is_halted()) return false;  // the end of the halt has taken it back
-  if (is_awaited(t) || is_in_run_of(t)) {
-    take_back(t);
+  const fiber* const in_run = in_run_of(t);
+  if (!is_halted(t)) return in_run == nullptr || in_run->callback_after == t.last_lift;
+  if (is_awaited(t) || in_run != nullptr) {
+    note_prevented(t);
     return false;
   }
+  t.last_lift = ++lifts_;
+  t.uses.fetch_or(timer_record::lifted);
   t.uses.fetch_and(~timer_record::halted);
   return true;
+}
+
+// An arming by others that the halt has taken back, or a run has, came before the stop.
+bool stop_waiters::lets_stand(timer_record& t) noexcept {
+  const lock_guard guard(lock_);
+  if (!is_halted(t)) return true;
+  take_back(t);
+  return false;
 }
 
 bool stop_waiters::wait(timer_record& t, const wait_limit& limit, const char* call) {
@@ -91,7 +121,7 @@ bool stop_waiters::wait(timer_record& t, const wait_limit& limit, const char* ca
   bool prevented = t.service->stop(t);
   if ((before & timer_record::all_runs) == 0 && (t.uses.load() & runs) == before) return prevented;
 
-  if (is_in_run_of(t)) {
+  if (in_run_of(t) != nullptr) {
     throw wrong_place((std::string("vigil::") + call +
                        " inside the callback that it waits for would wait for itself: use stop()")
                           .c_str());
@@ -108,11 +138,18 @@ bool stop_waiters::wait(timer_record& t, const wait_limit& limit, const char* ca
   mine.timer = &t;
   self.open(mine);
   lock_.lock();
+  t.must_ask.store(true);
   const std::uint64_t found = t.uses.fetch_or(timer_record::halted);
   prevented |= t.service->stop(t);
-  if ((found & timer_record::all_runs) == 0) {
+  // A callback that is destroyed has no run, even if one is counted for a moment.
+  const bool is_over =
+      (found & timer_record::all_runs) == 0 || (found & timer_record::callback_destroyed) != 0;
+  if (is_over) {
     // If it was halted before, the end of the last run is about to end that.
-    if ((found & timer_record::halted) == 0) t.uses.fetch_and(~timer_record::halted);
+    if ((found & any_halt) == 0) {
+      t.uses.fetch_and(~timer_record::halted);
+      t.must_ask.store(false);
+    }
     mine.claim(outcome::value);
     lock_.unlock();
     return prevented;

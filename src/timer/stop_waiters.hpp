@@ -10,12 +10,12 @@
 //
 // SW1 The bit changes under the lock. It is set only while a run is under way, and the
 //     end of the last run clears it: the change that ends a run returns the bit.
-// SW2 An arming exchanges `when`, then looks at the bit; the halt sets the bit, then
-//     exchanges `when`. So an arming that the halt's own stop misses sees the bit, and
-//     is taken back under the lock. A run that would claim it meanwhile sees the bit as
-//     well.
-// SW3 When the last caller has given up and a run is still under way, that run arms
-//     nothing; an arming by others clears the bit.
+// SW2 An arming looks at must_ask, exchanges `when`, and looks once more; the halt sets
+//     must_ask, then exchanges `when`. So an arming that the halt's own stop misses sees
+//     it, and is taken back. A run that would claim it meanwhile sees the bit.
+// SW3 When the last caller has given up and a run is still under way, others who arm the
+//     timer lift the halt, and number the lift. Runs that begin from then on take the
+//     number; one without it was given up, and arms nothing.
 #pragma once
 
 #include "base/intrusive_list.hpp"
@@ -41,9 +41,14 @@ class stop_waiters {
   // `when`: a deadline if t is halted no longer. Caller: a run that is counted.
   nanos hold_back(timer_record& t) noexcept VIGIL_EXCLUDES(lock_);
 
-  // Judges an arming that found t halted: takes it back, or returns true if the caller is
-  // to arm once more (SW3).
+  // Notes the last lift of t. Caller: has begun to be counted after it.
+  void note_run(fiber& self, const timer_record& t) noexcept VIGIL_EXCLUDES(lock_);
+
+  // Whether the caller may arm t: others may, unless t is waited for.
   bool lets_arm(timer_record& t) noexcept VIGIL_EXCLUDES(lock_);
+
+  // Takes an arming back if t has been halted since it was let. False if so.
+  bool lets_stand(timer_record& t) noexcept VIGIL_EXCLUDES(lock_);
 
  private:
   struct entry : queued_waiter {
@@ -55,10 +60,12 @@ class stop_waiters {
 
   void end_halt(timer_record& t) noexcept VIGIL_EXCLUDES(lock_);
   void take_back(timer_record& t) noexcept VIGIL_REQUIRES(lock_);
+  void note_prevented(const timer_record& t) noexcept VIGIL_REQUIRES(lock_);
   bool is_awaited(const timer_record& t) const noexcept VIGIL_REQUIRES(lock_);
 
   spinlock lock_{lock_rank::timer_stops};
   entry_list entries_ VIGIL_GUARDED_BY(lock_);
+  std::uint64_t lifts_ VIGIL_GUARDED_BY(lock_) = 0;  // no number comes twice
 };
 
 }  // namespace vigil::inline VIGIL_ABI::detail

@@ -46,20 +46,20 @@ class timer_record : public runtime_timer {
     referenced.store(true, order::relaxed);
   }
 
-  // uses: | runs ended, 14 bits | halted | callback destroyed | runs, 23 | handles, 25 |
+  // uses: | runs ended, 13 bits | lifted | halted | callback destroyed | runs, 23 bits |
+  //       | handles, 25 bits |
   static constexpr std::uint64_t handle = 1;
   static constexpr std::uint64_t run = std::uint64_t{1} << 25;
   static constexpr std::uint64_t callback_destroyed = std::uint64_t{1} << 48;
   static constexpr std::uint64_t halted = std::uint64_t{1} << 49;
-  static constexpr std::uint64_t run_ended = std::uint64_t{1} << 50;
+  static constexpr std::uint64_t lifted = std::uint64_t{1} << 50;
+  static constexpr std::uint64_t run_ended = std::uint64_t{1} << 51;
   static constexpr std::uint64_t counts = callback_destroyed - 1;
   static constexpr std::uint64_t all_handles = run - 1;
   static constexpr std::uint64_t all_runs = counts - all_handles;
 
   // Whether a run of the callback is under way.
   bool is_running() const noexcept { return (uses.load() & counts) >= run; }
-
-  bool is_halted() const noexcept { return (uses.load() & halted) != 0; }
 
   // Counts a copy of a handle. Caller: has one, or is in a run.
   void retain() noexcept {
@@ -79,16 +79,18 @@ class timer_record : public runtime_timer {
 
   enum class begun : std::uint8_t {
     yes,
-    halted,  // counted, but not to claim the timer: see stop_waiters::hold_back()
-    no,      // not counted: the callback has been destroyed
+    after_lift,  // yes: see stop_waiters::note_run()
+    halted,      // counted, but not to claim the timer: see stop_waiters::hold_back()
+    no,          // not counted: the callback has been destroyed
   };
 
   // Counts a run. The count may have been zero: the timer is pending then.
   begun begin_run() noexcept {
     const std::uint64_t before = uses.fetch_add(run);
     if ((before & all_runs) == all_runs) too_many("runs at once");
-    if ((before & (callback_destroyed | halted)) == 0) return begun::yes;
-    if ((before & callback_destroyed) == 0) return begun::halted;
+    if ((before & (callback_destroyed | halted | lifted)) == 0) return begun::yes;
+    if ((before & callback_destroyed) == 0)
+      return (before & halted) != 0 ? begun::halted : begun::after_lift;
     // A run of a destroyed callback that is counted for a moment does no harm.
     uses.fetch_sub(run);
     return begun::no;
@@ -112,6 +114,7 @@ class timer_record : public runtime_timer {
   callback call;
   atomic<nanos> period;                // 0: once
   clock_callback* on_clock = nullptr;  // the other clock's deadline that it keeps
+  std::uint64_t last_lift = 0;         // guarded by the lock of stop_waiters, SW3
   const site made_at;
 
  private:

@@ -241,6 +241,7 @@ class fiber_core {
   const body_table* table = nullptr;
   void* body = nullptr;
   atomic<const void*> callback{nullptr};  // a runner: the timer whose callback it is in
+  std::uint64_t callback_after = 0;       // the last lift before that run (stop_waiters SW3)
   fiber_ending ending;
   fiber_local_slot* locals = nullptr;
 
