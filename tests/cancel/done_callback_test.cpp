@@ -1,9 +1,12 @@
 // after_func of a context: it runs once, on a fiber of its own.
 #include "cancel/context_helpers.hpp"
 
+#include <vigil/stop_token.hpp>
+
 #include <atomic>
 #include <memory>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <thread>
 
@@ -255,17 +258,15 @@ TEST_SUITE("after_func of a context: stop_and_wait") {
 
   // Go: stop does not say whether f has finished, nor waits.
   TEST_CASE("called by the canceller, before the cancel has reached f: it never runs") {
-    auto it = with_cancel(background());  // belongs to this thread
-    vigil::done_callback second;
-    int prevented = 0;
-    bool ran = false;
-    in_virtual([&] {
-      // By then its runtime is gone: the cancel destroys it.
-      auto stops_second = std::shared_ptr<void>(
-          nullptr, [&](void*) { prevented += second.stop_and_wait() ? 1 : 0; });
-      static_cast<void>(after_func(it.ctx, [p = std::move(stops_second)] {}));
-    });
-    in_virtual([&] {
+    in_virtual([] {
+      auto it = with_cancel(background());
+      vigil::done_callback second;
+      int prevented = 0;
+      bool ran = false;
+      // The cancel comes to the token's callbacks before it comes to f.
+      const std::stop_token token = vigil::stop_token_of(it.ctx);
+      const std::stop_callback stops_second(token,
+                                            [&] { prevented += second.stop_and_wait() ? 1 : 0; });
       second = after_func(it.ctx, [&] { ran = true; });
       it.cancel();
       CHECK(prevented == 1);
