@@ -41,17 +41,19 @@ inline std::size_t serve_one(tcp::socket& peer) {
 // Accepts until the runtime shuts down, or the calling fiber is stopped. Calls `served`
 // for each connection that has ended.
 template <class Served>
-void serve(tcp::acceptor& acceptor, Served served) {
+void serve(tcp::acceptor& acceptor, Served served) try {
   using namespace std::chrono_literals;
   const vigil::context stopping = vigil::background();
-  while (!stopping.is_done()) {
+  for (;;) {
     auto [error, peer] = acceptor.async_accept(asio::as_tuple(use_fiber.under(stopping)));
     if (error) {
-      vigil::sleep_for(50ms);  // most likely out of descriptors: some may come back
+      vigil::sleep_for(50ms, stopping);  // most likely out of descriptors: some may come back
       continue;
     }
     vigil::go([peer = std::move(peer), served]() mutable { served(serve_one(peer)); });
   }
+} catch (const vigil::cancelled&) {
+  // The runtime shuts down: the caller can end by itself.
 }
 
 }  // namespace echo

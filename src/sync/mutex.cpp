@@ -40,16 +40,15 @@ namespace {
 constexpr std::uint32_t locked = mutex_core::locked;
 constexpr std::uint32_t waiting = 2;
 constexpr std::uint32_t woken = 4;
-constexpr std::uint32_t due = mutex_core::due;
-constexpr std::uint32_t fresh = mutex_core::fresh;
 constexpr std::uint32_t one_overtake = 32;
-constexpr std::uint32_t all_overtakes = ~(locked | waiting | woken | due | fresh);
+constexpr std::uint32_t all_overtakes =
+    ~(locked | waiting | woken | mutex_core::due | mutex_core::fresh);
 constexpr nanos patience = 1'000'000;
 
 // Returns whether the mutex is reserved for the waiter that is on its way.
 bool is_kept(std::uint32_t word) noexcept {
   // ordering: a setting.
-  return word != 0 && (word & due) == 0 &&
+  return word != 0 && (word & mutex_core::due) == 0 &&
          word / one_overtake >= mutex_overtakes.load(order::relaxed);
 }
 
@@ -59,7 +58,7 @@ bool take(mutex_core& m, bool was_woken) noexcept {
   std::uint32_t seen = m.word.load(order::relaxed);  // ordering: the load only proposes
   while ((seen & locked) == 0) {
     std::uint32_t next = seen | locked;
-    if ((seen & due) != 0) {
+    if ((seen & mutex_core::due) != 0) {
       next = locked;
     } else if (was_woken) {
       next = locked | (seen & waiting);
@@ -69,7 +68,7 @@ bool take(mutex_core& m, bool was_woken) noexcept {
     }
     // Pairs with the release in unlock() and unlock_slowly().
     if (m.word.compare_exchange_weak(seen, next, order::acquire, order::relaxed)) {
-      if ((seen & fresh) != 0) [[unlikely]]
+      if ((seen & mutex_core::fresh) != 0) [[unlikely]]
         m.until_due = detail::first_locks();
       return true;
     }
@@ -196,7 +195,7 @@ void unlock_slowly(mutex_core& m) {
     if (is_due) m.until_due = locks_until_due - 1;
     leaves_due |= is_due;
     if ((seen & waiting) == 0 || (seen & woken) != 0) {
-      const std::uint32_t free = leaves_due ? due : 0;
+      const std::uint32_t free = leaves_due ? mutex_core::due : 0;
       const std::uint32_t next = (seen & (waiting | woken)) == 0 ? free : seen & ~locked;
       // Pairs with the acquire in take(); the last touch (MU4).
       if (m.word.compare_exchange_strong(seen, next, order::release, order::relaxed)) return;
