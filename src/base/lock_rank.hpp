@@ -39,6 +39,7 @@ enum class lock_rank : unsigned char {
   records,        // free lists of type-stable records
   slow_fiber,     // what options::slow_fiber has noted
   events,         // the flight recorder, for threads that are not workers
+  last = events,
 };
 
 #ifndef NDEBUG

@@ -64,7 +64,7 @@ void run_end::note_begin(int signal) noexcept {
   const nanos now = clock_.now();
   since_.store(now);
   unnamed_.is_given = signal != 0 && !settings_.grace.has_value() && !main_has_returned_;
-  unnamed_.tell_at = now + main_is_told_after;
+  unnamed_.tell_at = saturating_add(now, main_is_told_after);
 }
 
 void run_end::begin(int signal) noexcept {
@@ -131,7 +131,7 @@ void run_end::withdraw_grace(grace_request& r) noexcept {
     const lock_guard guard(lock_);
     graces_.remove(r);
     // Main has a second from here before the line comes.
-    if (unnamed_grace_counts()) unnamed_.tell_at = clock_.now() + main_is_told_after;
+    if (unnamed_grace_counts()) unnamed_.tell_at = saturating_add(clock_.now(), main_is_told_after);
   }
   if (state_.phase() != run_phase::running) look_at_grace_again();
 }
