@@ -5,6 +5,7 @@
 
 #include <vigil/guest.hpp>
 #include <vigil/io/co.hpp>
+#include <vigil/io/executor.hpp>
 
 #include <atomic>
 #include <exception>
