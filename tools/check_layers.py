@@ -8,7 +8,7 @@ containers, and `inspect` JSON.
 3. In include/vigil only io/ includes Boost, and no public header includes a private
 one.
  4. Every file of src/ and include/ is listed in the build.
-5. A file that says VIGIL_ABI gets it from <vigil/detail/config.hpp>: otherwise the
+5. A file that opens a namespace gets its macro from <vigil/detail/config.hpp>: otherwise the
 word would itself be the name of a namespace.
 """
 import re
@@ -119,6 +119,9 @@ def check_listed(root, complain):
                 complain(path, 1, f"not listed in {folder}/meson.build")
 
 
+NAMESPACE = re.compile(r"\bVIGIL_(ABI|PUBLIC|DETAIL|IO|IO_DETAIL)\b")
+
+
 def check_abi_defined(root, complain):
     defined = {root / "include" / "vigil" / "detail" / "config.hpp": True}
 
@@ -134,8 +137,8 @@ def check_abi_defined(root, complain):
         return defined[path]
 
     for path in code_files(root / "src") + code_files(root / "include"):
-        if "VIGIL_ABI" in path.read_text() and not reaches(path):
-            complain(path, 1, "says VIGIL_ABI without <vigil/detail/config.hpp>")
+        if NAMESPACE.search(path.read_text()) and not reaches(path):
+            complain(path, 1, "opens a namespace without <vigil/detail/config.hpp>")
 
 
 def main():

@@ -209,7 +209,7 @@ def functions_of(path, root):
             behind = matching(text, i) if text[i] == "{" else i + 1
             plain = without_template(head)
             if re.match(r"(inline\s+)?namespace\b", plain):
-                inner = is_detail or re.search(r"\bdetail", plain) is not None
+                inner = is_detail or re.search(r"\bdetail|_DETAIL\b", plain) is not None
                 name = plain.split()[-1]
                 read(i + 1, behind - 1, scope, True, inner, name if name in NAMESPACES else space)
             elif m := CLASS.match(re.sub(r"\[\[.*?\]\]|\bVIGIL_API\b", "", plain)):

@@ -35,7 +35,7 @@
 #include <string_view>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 struct blocking_options {
   // The largest number of threads, 1 to 1024. If not given: VIGIL_BLOCKING_THREADS from
@@ -140,4 +140,4 @@ template <detail::time_point_like Time, detail::blocking_function F>
   return detail::call_blocking(pool.core(), detail::until(t), from, std::forward<F>(f));
 }
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

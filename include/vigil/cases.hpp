@@ -34,7 +34,7 @@
 #include <shared_mutex>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 // Taken when the fiber has ended; h is then empty, as after join(). f takes the fiber's
 // result, or nothing. If an exception has ended the fiber, select() throws it, or
@@ -183,4 +183,4 @@ template <detail::time_point_like Time, detail::handles... Handles>
   return detail::wait_all_within(detail::until(t), all...);
 }
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

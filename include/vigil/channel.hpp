@@ -39,7 +39,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 template <class T>
 class channel;
@@ -380,4 +380,4 @@ channel<T> make_channel(std::size_t capacity = 0, const site& from = site::curre
       detail::channel_handle(detail::make_channel(detail::ops_of<T>, capacity, from)));
 }
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

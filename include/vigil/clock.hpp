@@ -7,7 +7,7 @@
 
 #include <chrono>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 // clock: the clock of the calling fiber's runtime, which is CLOCK_MONOTONIC, or virtual
 // time inside testing::run_virtual. On a thread without a runtime it is CLOCK_MONOTONIC.
@@ -37,4 +37,4 @@ clock::time_point deadline_at(const T& t) {
   return clock::time_point(clock::duration(detail::to_deadline(t)));
 }
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

@@ -38,7 +38,7 @@
 #include <utility>
 #include <vector>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 namespace co {
 
 // --- time. A sleep of zero or less does not wait, but lets a stop end the task.
@@ -266,4 +266,4 @@ template <class T, class F = detail::nothing>
   return detail::task_join_case<T, F>(of, std::move(f));
 }
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

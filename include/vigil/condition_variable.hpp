@@ -12,7 +12,7 @@
 
 #include <type_traits>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 // condition_variable: waits for a notification. Takes any lock: a std::unique_lock or
 // std::shared_lock of vigil's mutexes, or a mutex itself. The lock's unlock() must not
@@ -105,4 +105,4 @@ class condition_variable {
   detail::condition_core core_;
 };
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

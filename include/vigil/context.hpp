@@ -41,7 +41,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 namespace detail {
 
@@ -324,4 +324,4 @@ done_callback after_func(const context& ctx, F&& f, const site& from = site::cur
   return done_callback(detail::after_func(ctx.core(), detail::callback(std::forward<F>(f)), from));
 }
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

@@ -5,7 +5,7 @@
 
 #include <cstdio>
 
-namespace vigil::inline VIGIL_ABI::debug {
+namespace VIGIL_PUBLIC::debug {
 
 // Writes every fiber of the process to `out`: number, name, state, what it waits for and
 // for how long, its deadline, and where it was started; then the workers and timers of
@@ -20,4 +20,4 @@ VIGIL_API void dump(std::FILE* out);
 // signal handler; it walks the whole heap of timers.
 VIGIL_API void holders(std::FILE* out);
 
-}  // namespace vigil::inline VIGIL_ABI::debug
+}  // namespace VIGIL_PUBLIC::debug

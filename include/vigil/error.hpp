@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <system_error>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 // stopped: thrown by a wait of a fiber that has been asked to stop, by the shutdown of
 // its runtime or by request_stop() on its handle. It is not a std::exception, so `catch
@@ -88,4 +88,4 @@ class VIGIL_API limit_reached : public std::runtime_error {
   ~limit_reached() override;
 };
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

@@ -23,7 +23,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 // How a fiber is started.
 struct fiber_options {
@@ -271,6 +271,6 @@ class fiber_local {
   T* (*make_)(const fiber_local& self);
 };
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC
 
 #include <vigil/detail/start_with_arguments.hpp>

@@ -3,7 +3,7 @@
 
 #include <vigil/detail/config.hpp>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 class runtime;
 class work_guard;
@@ -78,4 +78,4 @@ class runtime_gone;
 class wrong_place;
 class limit_reached;
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

@@ -32,7 +32,7 @@
 #include <utility>
 #include <vector>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 struct group_options {
   // The number of its fibers that may run at a time; 0 means any number.
@@ -321,4 +321,4 @@ class group_of {
   group group_;
 };
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

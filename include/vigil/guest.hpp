@@ -30,7 +30,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 namespace detail {
 class guest_core;
@@ -119,4 +119,4 @@ class VIGIL_API guest_runtime {
   detail::guest_core* core_;
 };
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-namespace vigil::inline VIGIL_ABI::inspect {
+namespace VIGIL_PUBLIC::inspect {
 
 struct install_options {
   // The signal by which the thread of a running fiber is asked where it is; 0: such
@@ -180,4 +180,4 @@ struct record_options {
 // std::system_error if no thread can be started.
 VIGIL_API void record_on(const record_options& options);
 
-}  // namespace vigil::inline VIGIL_ABI::inspect
+}  // namespace VIGIL_PUBLIC::inspect

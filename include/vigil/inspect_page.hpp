@@ -21,11 +21,11 @@
 #include <string_view>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 class page_server;
 }
 
-namespace vigil::inline VIGIL_ABI::inspect {
+namespace VIGIL_PUBLIC::inspect {
 
 struct page_options {
   // The page ends when this context is done, if one is given; otherwise only with its
@@ -111,4 +111,4 @@ live_page serve(Acceptor acceptor, const page_options& options = {}) {
   return serve_descriptor(acceptor.release(), options);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::inspect
+}  // namespace VIGIL_PUBLIC::inspect

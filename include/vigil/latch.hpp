@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 // latch: lets all waiters continue once its count is zero. Behaviour: std::latch, with
 // timeouts.
@@ -70,4 +70,4 @@ class latch {
   detail::counter_core core_;
 };
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

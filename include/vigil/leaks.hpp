@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-namespace vigil::inline VIGIL_ABI::inspect {
+namespace VIGIL_PUBLIC::inspect {
 
 struct stuck_fiber {
   std::uint64_t id = 0;
@@ -66,9 +66,9 @@ VIGIL_API stuck_report find_stuck_fibers();
 // Writes that report.
 VIGIL_API void dump_stuck_fibers(std::FILE* out);
 
-}  // namespace vigil::inline VIGIL_ABI::inspect
+}  // namespace VIGIL_PUBLIC::inspect
 
-namespace vigil::inline VIGIL_ABI::testing {
+namespace VIGIL_PUBLIC::testing {
 
 // Thrown by check_no_leaks(). Its text has the lines of each fiber.
 class leak : public std::runtime_error {
@@ -95,4 +95,4 @@ struct leak_options {
 // Waits on a fiber: throws stopped, and as inspect::find_stuck_fibers() and settle() do.
 VIGIL_API void check_no_leaks(const leak_options& options = {});
 
-}  // namespace vigil::inline VIGIL_ABI::testing
+}  // namespace VIGIL_PUBLIC::testing

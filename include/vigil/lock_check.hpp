@@ -11,7 +11,7 @@
 
 #include <vigil/detail/config.hpp>
 
-namespace vigil::inline VIGIL_ABI::lock_check {
+namespace VIGIL_PUBLIC::lock_check {
 
 struct install_options {
   bool abort = false;  // end the program, with a core, after the first report
@@ -35,4 +35,4 @@ struct install_options {
 // preloaded, or the static one linked whole.
 VIGIL_API void install(const install_options& options = {});
 
-}  // namespace vigil::inline VIGIL_ABI::lock_check
+}  // namespace VIGIL_PUBLIC::lock_check

@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <mutex>  // std::lock_guard, unique_lock, scoped_lock
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 namespace detail {
 class part_lock;
@@ -114,4 +114,4 @@ class part_lock {
 
 }  // namespace detail
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

@@ -13,7 +13,7 @@
 #include <atomic>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 // once: runs the function of the first caller; the others wait until it has returned. If
 // it throws (even `stopped`), its caller gets the exception, and the next caller runs its
@@ -66,4 +66,4 @@ class once {
   detail::once_core core_;
 };
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

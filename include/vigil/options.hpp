@@ -19,13 +19,13 @@ class io_context;
 
 }  // namespace boost::asio
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class watch;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 namespace detail {
 [[noreturn]] VIGIL_API void throw_too_many_signals();
@@ -285,4 +285,4 @@ struct options {
   detail::watch_source watch = {};
 };
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

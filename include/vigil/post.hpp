@@ -32,7 +32,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 namespace detail {
 class scheduler;
@@ -73,4 +73,4 @@ void defer(F&& f, const site& from = site::current()) {
   detail::defer(detail::callback(std::forward<F>(f)), from);
 }
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

@@ -27,7 +27,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 class rate_limiter;
 
@@ -199,4 +199,4 @@ class rate_limiter {
   std::uint64_t changes_ = 0;      // of the rate and the burst, so far
 };
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

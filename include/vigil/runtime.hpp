@@ -19,13 +19,13 @@
 #include <type_traits>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 class runtime_core;
 class scheduler;
 struct outside_hold;
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 namespace detail {
 struct runtime_access;  // for the executors of vigil-io
@@ -183,4 +183,4 @@ auto run(F&& f) {
 // The counters of the calling fiber's runtime.
 VIGIL_API runtime_stats stats();
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

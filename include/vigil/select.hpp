@@ -30,7 +30,7 @@
 #include <utility>
 #include <vector>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 // --- The cases. The function may be left out. A channel that is not a temporary must
 // outlive the select; a case_list keeps the channels of its cases.
@@ -237,4 +237,4 @@ inline std::size_t select_ordered(case_list& cases) {
   return cases.choose(detail::choice::ordered);
 }
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 // Tells scoped_permit that its permits have been acquired already.
 struct adopt_permit_t {
@@ -118,4 +118,4 @@ class [[nodiscard]] scoped_permit {
   std::int64_t n_;
 };
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

@@ -15,7 +15,7 @@
 #include <mutex>         // std::lock_guard, unique_lock, scoped_lock
 #include <shared_mutex>  // std::shared_lock
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 // shared_mutex: one writer, or any number of readers. Meets the standard's
 // SharedTimedMutex requirements.
@@ -140,4 +140,4 @@ class shared_mutex {
   detail::shared_mutex_core core_;
 };
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <initializer_list>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 // Catches these signals from now on, and sends their numbers to the returned receiver.
 //
@@ -28,4 +28,4 @@ namespace vigil::inline VIGIL_ABI {
 VIGIL_API receiver<int> notify_signals(std::initializer_list<int> numbers,
                                        std::size_t capacity = 16);
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

@@ -27,7 +27,7 @@
 #include <unordered_map>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 // single_flight<Key, T>: T is copied for each caller; for a large result use a
 // std::shared_ptr<const T>. With void, callers learn only that the call was done.
@@ -165,4 +165,4 @@ class single_flight {
   std::unordered_map<Key, flight_ptr, Hash, Equal> flights_;
 };
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

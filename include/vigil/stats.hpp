@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 // delay_histogram: how long something took to happen. Bucket i counts delays that were
 // less than 2^i microseconds and are in no earlier bucket; the last bucket counts the
@@ -83,4 +83,4 @@ struct runtime_stats {
   std::uint64_t stack_bytes_mapped = 0;
 };
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

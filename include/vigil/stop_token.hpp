@@ -7,7 +7,7 @@
 #include <stop_token>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 namespace detail {
 VIGIL_API context_core* with_stop_token(context_core* parent,
@@ -32,4 +32,4 @@ inline cancellable with_stop_token(const context& parent,
   return detail::stop_token_of(ctx.core());
 }
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

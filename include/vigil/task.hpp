@@ -37,7 +37,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 template <class T = void>
 class task;
@@ -352,4 +352,4 @@ void go(task<T> of, const site& from = site::current()) {
   static_cast<void>(of.release());
 }
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

@@ -19,7 +19,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::testing {
+namespace VIGIL_PUBLIC::testing {
 
 struct virtual_options {
   // Decides which runnable fiber goes first, and the order among equal deadlines unless
@@ -88,4 +88,4 @@ void suspend_for(const D& d) {
   detail_virtual::move_clocks("testing::suspend_for", length, length);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::testing
+}  // namespace VIGIL_PUBLIC::testing

@@ -3,7 +3,7 @@
 
 #include <vigil/timer.hpp>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 namespace detail {
 VIGIL_API bool reset_ticker(channel_core* ticker, std::int64_t first, std::int64_t period);
@@ -119,4 +119,4 @@ timer every(const D& period, F&& f, from_end_t, const site& from = site::current
       detail::every(length, true, detail::timer_callback<timer>(std::forward<F>(f)), from));
 }
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

@@ -12,7 +12,7 @@
 #include <chrono>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 namespace detail {
 // Waits on a fiber: throws stopped, wrong_place.
@@ -84,4 +84,4 @@ template <detail::duration_like D>
   return timer_receiver(detail::channel_handle(detail::make_ticker("tick", length, length)));
 }
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

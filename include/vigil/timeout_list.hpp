@@ -27,7 +27,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 class timeout_list;
 class timeout_lists;
@@ -339,4 +339,4 @@ expiring<T>& expiring<T>::of(timeout_list::entry& e) noexcept {
   return owner_of<&expiring::entry_>(e);
 }
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

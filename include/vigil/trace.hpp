@@ -14,7 +14,7 @@
 #include <atomic>
 #include <cstddef>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 namespace detail {
 
@@ -57,4 +57,4 @@ class region {
 
 }  // namespace trace
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

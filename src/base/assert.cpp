@@ -7,7 +7,7 @@
 
 #include <unistd.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 std::atomic<fatal_hook> present_hook{nullptr};
@@ -59,4 +59,4 @@ void check_failed(const char* condition, const char* message, const char* file, 
   fatal("%s\n  (%s does not hold, %s:%d)", message, condition, file, line);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -11,7 +11,7 @@
 
 #include <vigil/detail/config.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Registered once by the runtime; called by fatal() before abort. Must be
 // async-signal-safe: it writes to descriptor 2.
@@ -31,7 +31,7 @@ VIGIL_FOR_IO void warn(const char* format, ...) noexcept __attribute__((format(p
                                             const char* file,
                                             int line) noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL
 
 #define VIGIL_CHECK(condition, message) \
   (static_cast<bool>(condition)         \

@@ -7,7 +7,7 @@
 
 #include <atomic>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 template <class T>
 using atomic = std::atomic<T>;
@@ -70,4 +70,4 @@ class own_counter {
   atomic<unsigned long> value_{0};
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

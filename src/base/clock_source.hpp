@@ -7,7 +7,7 @@
 
 #include <ctime>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 inline nanos read_clock(clockid_t clock) noexcept {
   timespec t{};
@@ -57,4 +57,4 @@ class clock_source {
   atomic<nanos> virtual_now_{0};
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

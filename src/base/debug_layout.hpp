@@ -14,7 +14,7 @@
 
 #include <vigil/detail/config.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Writes the text, and is a friend of the classes whose members it names. Both are
 // defined in debug/layout.cpp.
@@ -23,4 +23,4 @@ struct debug_layout_text;
 
 extern "C" const debug_layout_text vigil_debug_layout;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

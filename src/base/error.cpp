@@ -3,7 +3,7 @@
 
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 cancelled::cancelled(const char* message)
     : std::system_error(std::make_error_code(std::errc::operation_canceled), message) {}
@@ -43,4 +43,4 @@ void throw_not_a_duration() {
 }
 
 }  // namespace detail
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

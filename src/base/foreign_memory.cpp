@@ -8,7 +8,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 namespace {
 
@@ -60,4 +60,4 @@ bool read_text(const char* from, char* to, std::size_t room) noexcept {
   return true;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

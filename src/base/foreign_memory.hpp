@@ -6,7 +6,7 @@
 
 #include <cstddef>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // False if a byte of it cannot be read, or where a sandbox forbids process_vm_readv.
 VIGIL_FOR_IO bool read_memory(const void* from, void* to, std::size_t size) noexcept;
@@ -46,4 +46,4 @@ class copied_bytes {
   alignas(T) std::byte bytes_[sizeof(T)];
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

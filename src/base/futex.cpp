@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 void futex_wait(futex_word& word, std::uint32_t expected, nanos deadline) noexcept {
   static_assert(sizeof(futex_word) == sizeof(std::uint32_t));
@@ -49,4 +49,4 @@ unsigned long set_thread_timer_slack(unsigned long nanoseconds) noexcept {
   return before < 0 ? 0 : static_cast<unsigned long>(before);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

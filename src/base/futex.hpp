@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 using futex_word = atomic<std::uint32_t>;
 
@@ -24,4 +24,4 @@ VIGIL_FOR_IO void futex_wake_one(futex_word& word) noexcept;
 // sleeps (50 us by default; 0 means the default). Returns the earlier slack.
 unsigned long set_thread_timer_slack(unsigned long nanoseconds) noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

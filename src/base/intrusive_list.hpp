@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 template <class T>
 struct list_hook {
@@ -181,4 +181,4 @@ class chain {
   std::size_t size_ = 0;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 // A bit for each rank held. It never crosses a switch, since no lock does.
@@ -39,6 +39,6 @@ __attribute__((noinline)) void lock_released(lock_rank rank) noexcept {
   held &= ~bit_of(rank);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL
 
 #endif

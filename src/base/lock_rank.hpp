@@ -4,7 +4,7 @@
 
 #include <vigil/detail/config.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 enum class lock_rank : unsigned char {
   runtime = 1,    // starting and ending a runtime
@@ -56,4 +56,4 @@ inline void lock_taken_beside(lock_rank) noexcept {}
 inline void lock_released(lock_rank) noexcept {}
 #endif
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

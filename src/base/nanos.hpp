@@ -9,10 +9,10 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 using nanos = std::int64_t;
 
 inline constexpr nanos never = no_deadline;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

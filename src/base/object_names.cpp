@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 constinit name_table object_names{};
 
@@ -28,4 +28,4 @@ const char* name_by_number(unsigned number) noexcept {
   return object_names.names[number - 1].load(order::relaxed);  // ordering: as above
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

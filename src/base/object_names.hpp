@@ -10,7 +10,7 @@
 #include <vigil/detail/config.hpp>
 #include <vigil/detail/site.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Names have the numbers from 1. A prime, so that steps of any width visit all.
 inline constexpr unsigned most_names = 1009;
@@ -25,4 +25,4 @@ VIGIL_FOR_IO extern name_table object_names;
 // Async-signal-safe. nullptr if there is none. The text may be gone with its library.
 VIGIL_FOR_IO const char* name_by_number(unsigned number) noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

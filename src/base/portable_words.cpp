@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <mutex>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 constexpr nanos look_again_after = 20'000'000;
@@ -69,4 +69,4 @@ void portable_words::signals_may_come() noexcept {
   }
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -7,7 +7,7 @@
 
 #include <sys/mman.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 namespace {
 
@@ -179,4 +179,4 @@ void record_pool::give(void* record) noexcept {
   --out_;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

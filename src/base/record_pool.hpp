@@ -19,7 +19,7 @@
 
 #include <cstddef>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class record_pool {
   struct link {
@@ -103,4 +103,4 @@ class record_pool {
   const std::size_t size_;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // ordering: the caller has a reference already.
 void retain(shared_box* box) noexcept {
@@ -14,4 +14,4 @@ void release(shared_box* box) noexcept {
   if (std::atomic_ref(box->users).fetch_sub(1, std::memory_order_acq_rel) == 1) box->destroy(box);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -2,7 +2,7 @@
 
 #include <sched.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Looks less and less often: each look takes the cache line away from the owner, which
 // could do several sections in a row with it. The owner may also have lost its processor:
@@ -24,4 +24,4 @@ void spinlock::wait_for(atomic<bool>& taken) noexcept {
   } while (taken.exchange(true, order::acquire));
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -8,7 +8,7 @@
 
 #include <vigil/detail/config.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class VIGIL_CAPABILITY("spinlock") spinlock {
  public:
@@ -78,4 +78,4 @@ class VIGIL_SCOPED_CAPABILITY lock_guard {
   spinlock& lock_;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

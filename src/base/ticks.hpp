@@ -12,7 +12,7 @@
 #include <x86intrin.h>
 #endif
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Whether ticks() runs at one rate, and is the same on all processors. Where it is not,
 // it must not be used.
@@ -58,4 +58,4 @@ inline std::uint64_t ticks_in(nanos span) noexcept {
   return n < 1 ? 1 : static_cast<std::uint64_t>(n);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

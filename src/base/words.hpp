@@ -13,7 +13,7 @@
 
 #include <vigil/detail/config.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 enum class waker { thread, signal_handler };
 
@@ -40,4 +40,4 @@ using words = portable_words;
 using words = kernel_words;
 #endif
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -12,7 +12,7 @@
 #include <memory>
 #include <new>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 using detail::outcome;
 using detail::side_job;
@@ -131,4 +131,4 @@ bool run_blocking(side_pool* given,
 }
 
 }  // namespace detail
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

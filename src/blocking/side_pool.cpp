@@ -14,7 +14,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 constexpr std::size_t most_threads = 1024;
@@ -294,4 +294,4 @@ blocking_stats side_pool::stats() noexcept {
   return s;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -41,7 +41,7 @@
 #include <string>
 #include <thread>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class side_pool;
 
@@ -117,4 +117,4 @@ class side_pool {
   bool is_left_ VIGIL_GUARDED_BY(lock_) = false;  // BP7
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

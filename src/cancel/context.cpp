@@ -12,7 +12,7 @@
 #include <string>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 namespace {
 
@@ -414,4 +414,4 @@ std::stop_token stop_token_of(context_core* c) {
   return node == nullptr ? std::stop_token() : static_cast<cancel_context*>(node)->token();
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -27,7 +27,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class timer_seam;
 
@@ -168,4 +168,4 @@ class cancel_context final : public context_core,
   atomic<std::stop_source*> token_{nullptr};
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -15,7 +15,7 @@
 
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // A registration is owned by its node's list, until it has run or was stopped, and by its
 // handles. Taking it out of the list drops its handle of the record; its reference to the
@@ -140,4 +140,4 @@ const timer_record* record_of(const done_registration* r) noexcept {
   return r->record;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Locks, and keeps the lock only if a fiber is to start.
 bool group_core::lock_to_start(const char* call) {
@@ -327,4 +327,4 @@ void cancel(group_core* g, const std::exception_ptr& cause) noexcept {
   g->cancel(cause);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

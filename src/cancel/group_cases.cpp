@@ -4,7 +4,7 @@
 
 #include <vigil/detail/select_case.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 void group_core::hand_in(done_result& r) noexcept {
   wake_list claimed;
@@ -114,4 +114,4 @@ void finish_results(group_core* g, bool is_whole) {
   g->finish_results(is_whole);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

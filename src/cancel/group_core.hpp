@@ -34,7 +34,7 @@
 #include <limits>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class group_core {
  public:
@@ -103,4 +103,4 @@ class group_core {
   waiting_list for_result_ VIGIL_GUARDED_BY(lock_);
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

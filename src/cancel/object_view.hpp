@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 struct memory_range {
   std::uintptr_t begin = 0;
@@ -69,4 +69,4 @@ struct object_view {
   VIGIL_FOR_IO static const std::size_t group_size;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

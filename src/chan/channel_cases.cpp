@@ -4,7 +4,7 @@
 
 #include <vigil/detail/select_case.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 channel_core& channel_of(void* object) noexcept {
@@ -103,4 +103,4 @@ constexpr case_table send_case_table = {wait_reason::send,
                                         end_of_wait,
                                         retract_send};
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -12,7 +12,7 @@
 #include <new>
 #include <stdexcept>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 namespace {
 
@@ -366,4 +366,4 @@ channel_status wait_on_nothing(wait_reason reason, const wait_limit& limit) {
   return channel_status::timeout;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -36,7 +36,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 using channel_core = channel_core;
 using vigil::channel_status;
@@ -156,4 +156,4 @@ class channel_core {
   case_queue senders_ VIGIL_GUARDED_BY(lock);
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

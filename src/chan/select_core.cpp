@@ -7,7 +7,7 @@
 
 #include <stdexcept>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 constexpr std::size_t none = selecting::none;
@@ -110,4 +110,4 @@ std::size_t select(select_case* const* cases, std::size_t count, choice mode) {
   return detail::select_one(cases, count, mode);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

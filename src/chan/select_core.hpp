@@ -26,7 +26,7 @@
 
 #include <cstddef>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // The cases of a select that waits. It lies on the waiter's stack, or beside the wait of
 // a task (awaited::object).
@@ -35,4 +35,4 @@ struct shown_select {
   std::size_t count;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 // For a thread that runs no fiber.
@@ -278,4 +278,4 @@ std::size_t selecting::take_back() noexcept {
   return is_taken(winner) ? winner : again;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

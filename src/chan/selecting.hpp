@@ -14,7 +14,7 @@
 
 #include <boost/container/small_vector.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // The one that selects.
 class select_owner {
@@ -146,4 +146,4 @@ class kept_cases {
 // Whether a look at the case may find something.
 bool is_near(const select_case& c) noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // The handles of one range are of one kind, which is asked once.
 void check_ends(const std::vector<any_end>& ends) {
@@ -61,4 +61,4 @@ bool wait_all(const std::vector<any_end>& ends, const wait_limit& limit) {
   return true;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -9,7 +9,7 @@
 #include <new>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // The function of the ordinary timer.
 struct clock_callback::function {
@@ -164,4 +164,4 @@ bool clock_callback::clock_changed() noexcept {
   return filed;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

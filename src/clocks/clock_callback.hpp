@@ -30,7 +30,7 @@
 #include <cstddef>
 #include <memory>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class clock_callback final : private clock_follower {
  public:
@@ -81,4 +81,4 @@ class clock_callback final : private clock_follower {
   nanos when_ VIGIL_GUARDED_BY(lock_) = never;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

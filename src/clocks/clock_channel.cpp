@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <new>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 constexpr element_ops clock_time_ops = {sizeof(nanos), alignof(nanos), nullptr, nullptr};
@@ -219,4 +219,4 @@ std::uint64_t clock_channel::missed() const noexcept {
   return missed_;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

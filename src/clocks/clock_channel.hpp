@@ -15,7 +15,7 @@
 
 #include <memory>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class clock_channel final : public channel_core, public timed_source, private clock_follower {
  public:
@@ -71,4 +71,4 @@ class clock_channel final : public channel_core, public timed_source, private cl
 // The first full period after `now`: a multiple, also of a time before the epoch.
 nanos next_full(nanos now, nanos period) noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

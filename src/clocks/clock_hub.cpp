@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <ctime>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 // The runtime's hold of its hub.
@@ -149,4 +149,4 @@ void clock_hub::write(dump_writer& out) noexcept {
   out.text("\n");
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

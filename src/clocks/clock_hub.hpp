@@ -32,7 +32,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class dump_writer;
 
@@ -139,4 +139,4 @@ inline nanos distance(nanos from, nanos to) noexcept {
   return to > from ? never : INT64_MIN;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

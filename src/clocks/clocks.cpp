@@ -17,7 +17,7 @@
 #include <string>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 namespace detail {
 namespace {
@@ -233,4 +233,4 @@ void move_clocks(const char* call, std::int64_t wall, std::int64_t boot) {
 
 }  // namespace testing::detail_virtual
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

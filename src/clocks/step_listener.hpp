@@ -27,7 +27,7 @@
 #include <mutex>
 #include <thread>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class step_listener {
  public:
@@ -71,4 +71,4 @@ class step_listener {
   bool over_ = false;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -3,7 +3,7 @@
 
 #include <vigil/debug.hpp>
 
-namespace vigil::inline VIGIL_ABI::debug {
+namespace VIGIL_PUBLIC::debug {
 
 void dump(std::FILE* out) {
   detail::dump_writer writer(out);
@@ -17,4 +17,4 @@ void holders(std::FILE* out) {
   std::fflush(out);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::debug
+}  // namespace VIGIL_PUBLIC::debug

@@ -19,7 +19,7 @@
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Winvalid-offsetof"
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 constexpr const char* to_string(timer_kind kind) noexcept {
   switch (kind) {
@@ -291,7 +291,7 @@ extern "C" {
 
 #undef VIGIL_RETAIN
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL
 
 #pragma GCC diagnostic pop
 

@@ -16,7 +16,7 @@
 #include <string>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 namespace detail {
 
@@ -251,4 +251,4 @@ runtime& guest_runtime::runtime() noexcept {
   return core_->of_host();
 }
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

@@ -26,7 +26,7 @@
 #include <mutex>
 #include <thread>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Closes the descriptor that it is given.
 class owned_fd {
@@ -129,4 +129,4 @@ class guest_watch final : public watch {
   std::thread io_thread_;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -9,7 +9,7 @@
 
 #include <sys/mman.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 constexpr std::size_t largest_page = 65536;  // of all systems
@@ -64,4 +64,4 @@ void side_stack::enter() noexcept {
   std::fesetexceptflag(&flags, FE_ALL_EXCEPT);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

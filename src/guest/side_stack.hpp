@@ -8,7 +8,7 @@
 
 #include <cstddef>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class worker;
 
@@ -52,4 +52,4 @@ class side_stack {
   bool is_inside_ = false;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

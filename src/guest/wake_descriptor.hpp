@@ -16,7 +16,7 @@
 
 #include <vigil/detail/config.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Event has write() and take(), which takes all that was written.
 template <class Event>
@@ -60,4 +60,4 @@ class wake_descriptor {
   atomic<bool> is_set_{false};
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -7,7 +7,7 @@
 
 #include <exception>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 bool timeout_core::batch::sort_some() noexcept {
   for (unsigned moves = moves_at_once; moves > 0; --moves) {
@@ -89,4 +89,4 @@ std::size_t timeout_core::expire_now() {
   }
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

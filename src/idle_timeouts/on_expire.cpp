@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 namespace {
 
@@ -219,4 +219,4 @@ void forget(timeout_node& n) noexcept {
   } while (is_known(n));
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

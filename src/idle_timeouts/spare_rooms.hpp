@@ -7,7 +7,7 @@
 
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class spare_rooms {
  public:
@@ -51,4 +51,4 @@ inline spare_rooms& rooms() {
   return made;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -12,7 +12,7 @@
 #include <string>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 namespace {
 
@@ -313,4 +313,4 @@ std::int64_t duration_of(const timeout_core* list) noexcept {
   return list != nullptr ? list->duration() : 0;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -31,7 +31,7 @@
 
 #include <cstddef>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // A call of on_expire. It lies on the caller's stack.
 struct timeout_run {
@@ -197,4 +197,4 @@ class timeout_core final : private run_listener {
   timeout_function* function_ = nullptr;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

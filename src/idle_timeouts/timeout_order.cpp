@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 timeout_order::room::room() noexcept {
   for (auto& level : heads_) {
@@ -124,4 +124,4 @@ timeout_node* timeout_order::any() noexcept {
   return nullptr;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

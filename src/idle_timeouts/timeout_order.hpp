@@ -31,7 +31,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class timeout_order {
   static constexpr unsigned digit = 4;
@@ -119,4 +119,4 @@ class timeout_order {
   nanos base_ = 0;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

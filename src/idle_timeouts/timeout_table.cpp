@@ -18,7 +18,7 @@
 #include <string>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class timeout_table {
  public:
@@ -218,4 +218,4 @@ std::size_t count_of(const timeout_table* lists) noexcept {
   return lists != nullptr ? lists->count() : 0;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -17,7 +17,7 @@
 
 #include <algorithm>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 // The address may be any number, and overflow.
@@ -382,4 +382,4 @@ void write_awaited(dump_writer& out, const awaited_object& o, bool with_addresse
   }
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class dump_writer;
 
@@ -85,4 +85,4 @@ void find_holders(awaited_object& o) noexcept;
 // Writes it in words, to follow the reason: " of fiber 4 (main)".
 void write_awaited(dump_writer& out, const awaited_object& o, bool with_addresses) noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

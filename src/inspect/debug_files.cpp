@@ -10,7 +10,7 @@
 #include <elfutils/libdw.h>
 #include <unistd.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 // Looks for separate debug information by build id on this machine alone: not by
@@ -199,6 +199,6 @@ void symbol_reader::debug_files::name(std::uintptr_t place, std::vector<code_fun
   out.back().name = demangled(name);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL
 
 #endif

@@ -15,7 +15,7 @@
 #include <elfutils/libdwfl.h>
 #endif
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // A C++ name as in the source; any other as it is.
 std::string demangled(const char* name);
@@ -51,4 +51,4 @@ class symbol_reader::debug_files {
 #endif
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

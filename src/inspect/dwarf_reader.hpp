@@ -9,7 +9,7 @@
 #include <cstring>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class dwarf_reader {
  public:
@@ -96,4 +96,4 @@ class dwarf_reader {
   bool failed_ = false;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

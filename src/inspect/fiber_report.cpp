@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 std::size_t hash_of(const frame_list& f) noexcept {
@@ -234,4 +234,4 @@ fiber_report collect_fibers(const scheduler* running_on, bool with_frames) {
   return all.take();
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -13,7 +13,7 @@
 #include <memory>
 #include <vector>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class scheduler;
 
@@ -48,4 +48,4 @@ struct fiber_report {
 // scheduler alone. Not in a signal handler, and not on a fiber. Throws std::bad_alloc.
 fiber_report collect_fibers(const scheduler* running_on, bool with_frames);
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 const char* to_string(frames_result r) noexcept {
   switch (r) {
@@ -141,4 +141,4 @@ void read_parked_frames(const stack& where,
   read_frames(innermost, copy, room.known, out);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -15,7 +15,7 @@
 #include <cstring>
 #include <memory>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 enum class frames_result : std::uint8_t {
   whole,          // all frames
@@ -89,4 +89,4 @@ void read_parked_frames(const stack& where,
                         frames_room& room,
                         frame_list& out) noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

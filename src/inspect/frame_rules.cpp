@@ -22,7 +22,7 @@ const void* _Unwind_Find_FDE(void* place, dwarf_eh_bases* bases);
 }
 #endif
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 // The part of a CIE that holds for all functions that name it.
@@ -412,4 +412,4 @@ rules_result known_rules::find(std::uintptr_t place, const frame_rules*& out) no
   return e.result;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -19,7 +19,7 @@
 
 #include <dlfcn.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // DWARF's numbers of the registers.
 #if defined(__x86_64__)
@@ -138,4 +138,4 @@ class known_rules {
   std::uint8_t function_[longest_function] = {};  // its entry, which is being read
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

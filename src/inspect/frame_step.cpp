@@ -4,7 +4,7 @@
 
 #include <ucontext.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Byte by byte: the bytes may be a living stack's, which sanitizers would object to.
 VIGIL_NO_SANITIZE bool stack_copy::read(std::uintptr_t from, std::uintptr_t& word) const noexcept {
@@ -295,4 +295,4 @@ step_result step(frame& f, const stack_copy& stack, known_rules& known) noexcept
   return step_result::caller;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

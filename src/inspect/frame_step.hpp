@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // The registers of a frame, as far as they are known.
 class frame_registers {
@@ -65,4 +65,4 @@ enum class step_result : std::uint8_t {
 // Unless it finds a caller, f stays as it is.
 step_result step(frame& f, const stack_copy& stack, known_rules& known) noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

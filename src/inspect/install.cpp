@@ -25,7 +25,7 @@
 #include <system_error>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 // The one room of the dumps in signal handlers.
@@ -163,9 +163,9 @@ void inspect_extension::write_own_frames(dump_writer& out) const noexcept {
 }
 
 }  // namespace
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL
 
-namespace vigil::inline VIGIL_ABI::inspect {
+namespace VIGIL_PUBLIC::inspect {
 
 void install(const install_options& options) {
   detail::ask_running_by(options.running_signal);
@@ -202,4 +202,4 @@ void dump_json(std::FILE* out, const dump_options& options) {
   std::fflush(out);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::inspect
+}  // namespace VIGIL_PUBLIC::inspect

@@ -2,7 +2,7 @@
 
 #include "inspect/valid_utf8.hpp"
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 boost::json::string utf8(std::string_view s) {
   return boost::json::string(valid_utf8(s));
@@ -14,4 +14,4 @@ boost::json::object site_of(const char* file, std::uint32_t line) {
   return o;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -9,7 +9,7 @@
 #include <boost/json/object.hpp>
 #include <boost/json/string.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // The text in UTF-8, with U+FFFD in place of bytes that are none.
 boost::json::string utf8(std::string_view s);
@@ -17,4 +17,4 @@ boost::json::string utf8(std::string_view s);
 // {"file": …, "line": …}; without a line if that is 0.
 boost::json::object site_of(const char* file, std::uint32_t line);
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <fstream>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 constexpr const char* kernels_file =
@@ -46,4 +46,4 @@ void warn_of_slow_clock() {
       k.name.c_str());
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

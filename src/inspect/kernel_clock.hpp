@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 struct kernel_clock {
   std::string name;      // as the kernel names it; "" if it does not say
@@ -25,4 +25,4 @@ bool is_slow_clock(std::string_view name) noexcept;
 // Says once on standard error that the clock is slow, if it is.
 void warn_of_slow_clock();
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -21,7 +21,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 // A larger stack takes too long to look at.
@@ -106,9 +106,9 @@ void measure_stacks(bool wanted) noexcept {
   installed_sampler.store(wanted ? &all_measured : nullptr);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL
 
-namespace vigil::inline VIGIL_ABI::inspect {
+namespace VIGIL_PUBLIC::inspect {
 
 std::uint64_t stack_use::total() const noexcept {
   std::uint64_t n = 0;
@@ -127,4 +127,4 @@ std::vector<stack_use> stack_use_by_place() {
   return std::move(now).take();
 }
 
-}  // namespace vigil::inline VIGIL_ABI::inspect
+}  // namespace VIGIL_PUBLIC::inspect

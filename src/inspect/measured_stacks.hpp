@@ -5,10 +5,10 @@
 
 #include <vigil/detail/config.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Measures fibers that are made from now on, or no more. Those that are measured when it
 // ends are left out. Any thread.
 void measure_stacks(bool wanted) noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

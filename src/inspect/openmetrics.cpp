@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-namespace vigil::inline VIGIL_ABI::inspect {
+namespace VIGIL_PUBLIC::inspect {
 namespace {
 
 using labels = std::string;  // `name="value"`, with commas
@@ -343,4 +343,4 @@ std::string openmetrics() {
   return std::move(out).end();
 }
 
-}  // namespace vigil::inline VIGIL_ABI::inspect
+}  // namespace VIGIL_PUBLIC::inspect

@@ -7,7 +7,7 @@
 
 #include <string>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Each is one JSON value. docs/guide/live-page.md describes them.
 struct overview {
@@ -24,4 +24,4 @@ struct overview {
 // on a fiber. Throws std::bad_alloc.
 VIGIL_FOR_IO overview take_overview();
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -2,7 +2,7 @@
 
 #include <unwind.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 struct frames_wanted {
@@ -46,4 +46,4 @@ void read(frames_wanted wanted) noexcept {
   if (out.count == 0) read({out, most, 0});
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -6,7 +6,7 @@
 
 #include <vigil/detail/config.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // From the caller's own on, at most 128.
 VIGIL_FOR_IO void read_own_frames(frame_list& out) noexcept;
@@ -15,4 +15,4 @@ VIGIL_FOR_IO void read_own_frames(frame_list& out) noexcept;
 // there is none, from the caller's own.
 VIGIL_FOR_IO void read_frames_from(void* return_address, unsigned most, frame_list& out) noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

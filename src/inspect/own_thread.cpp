@@ -10,7 +10,7 @@
 #include <memory>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 struct shared_work {
@@ -84,4 +84,4 @@ bool written_elsewhere(std::string& out,
   }
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

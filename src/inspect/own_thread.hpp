@@ -13,7 +13,7 @@
 #include <functional>
 #include <string>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Starts f on such a thread. f must not throw, and owns all that it touches. Throws
 // std::system_error if the thread cannot be started.
@@ -33,4 +33,4 @@ VIGIL_FOR_IO bool written_elsewhere(std::string& out,
 // How long what the program does next waits for the names of functions.
 inline constexpr nanos names_patience = 3'000'000'000;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 namespace trace_field {
 inline constexpr unsigned packet = 1;
@@ -60,4 +60,4 @@ inline constexpr std::uint64_t slice_end = 2;
 inline constexpr std::uint64_t instant = 3;
 inline constexpr std::uint64_t counter = 4;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

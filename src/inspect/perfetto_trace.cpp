@@ -17,7 +17,7 @@
 
 #include <unistd.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 class track_event {
@@ -435,4 +435,4 @@ std::string to_perfetto(const std::vector<recording>& all) {
   return std::move(out).take();
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

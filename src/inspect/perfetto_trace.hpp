@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Throws std::bad_alloc.
 std::string to_perfetto(const std::vector<recording>& all);
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

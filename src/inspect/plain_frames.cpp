@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 void write_plain_place(dump_writer& out, std::uintptr_t place, named_builds& builds) noexcept {
@@ -50,4 +50,4 @@ void write_plain_frames(dump_writer& out, const frame_list& frames, named_builds
   }
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

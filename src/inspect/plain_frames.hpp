@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class dump_writer;
 
@@ -40,4 +40,4 @@ VIGIL_FOR_IO void write_plain_frames(dump_writer& out,
                                      const frame_list& frames,
                                      named_builds& builds) noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

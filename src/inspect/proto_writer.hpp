@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class proto_writer {
  public:
@@ -50,4 +50,4 @@ class proto_writer {
   std::string bytes_;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

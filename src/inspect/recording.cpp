@@ -10,7 +10,7 @@
 #include <memory>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 constexpr unsigned lost_bits = 8;  // of an event's time
@@ -239,4 +239,4 @@ std::vector<recording> collect_recordings(nanos last) {
   return all;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -13,7 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class scheduler;
 
@@ -56,4 +56,4 @@ struct recording {
 // nanoseconds. Any thread; nothing is stopped. Throws std::bad_alloc.
 std::vector<recording> collect_recordings(nanos last);
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <string>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class dump_writer;
 class symbol_reader;
@@ -29,4 +29,4 @@ void write_tasks(dump_writer& out, const fiber_report& r, std::size_t at_most, b
 // One object. Throws std::bad_alloc.
 std::string to_json(const fiber_report& r, bool with_addresses);
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -12,7 +12,7 @@
 #include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 namespace json = boost::json;
@@ -216,4 +216,4 @@ std::string to_json(const fiber_report& r, bool with_addresses) {
   return json::serialize(all) + "\n";
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

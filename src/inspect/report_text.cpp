@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 void write_place(dump_writer& out, const code_place& p) {
@@ -128,4 +128,4 @@ void write_text(dump_writer& out, const fiber_report& r, bool with_addresses) {
     write_group(out, *g, names, with_addresses);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -27,7 +27,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 // The lower bits of the state; the upper ones count.
@@ -297,4 +297,4 @@ void read_thread_frames(int thread, frames_room& room, frame_list& out) noexcept
   read_frames_on(nullptr, nullptr, thread, room, out);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

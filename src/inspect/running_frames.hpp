@@ -8,7 +8,7 @@
 
 #include <vigil/detail/config.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Has running fibers asked by this signal from now on; 0: not at all. A handler that the
 // program has for it is kept, and called for each signal that is not ours. Throws
@@ -33,4 +33,4 @@ void read_thread_frames(int thread, frames_room& room, frame_list& out) noexcept
 int begin_asking() noexcept;
 void end_asking() noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -18,7 +18,7 @@
 #include <memory_resource>
 #include <vector>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // A mapping that pieces are cut from, and that goes as a whole. Its constructor throws
 // std::bad_alloc. Users with unbounded lists ask is_scarce() before they add to one: to
@@ -130,4 +130,4 @@ class memory_scan {
   int page_map_ = -1;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

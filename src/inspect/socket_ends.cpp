@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 // inet_ntop() is not async-signal-safe.
@@ -182,4 +182,4 @@ void read_descriptor(int number, shown_descriptor& out) noexcept {
   errno = error;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 struct shown_descriptor {
   enum class kind : std::uint8_t { closed, no_socket, socket };
@@ -25,4 +25,4 @@ struct shown_descriptor {
 // Asks the kernel. errno is kept.
 void read_descriptor(int number, shown_descriptor& out) noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 void raise_to(atomic<std::size_t>& word, std::size_t value) noexcept {
@@ -125,4 +125,4 @@ std::vector<inspect::stack_use> stack_use_table::reading::take() && {
   return std::move(all_);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

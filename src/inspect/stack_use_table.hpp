@@ -19,7 +19,7 @@
 #include <mutex>
 #include <vector>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class stack_use_table {
  public:
@@ -78,4 +78,4 @@ class stack_use_table::reading {
   std::vector<inspect::stack_use> all_;  // as the table's slots
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

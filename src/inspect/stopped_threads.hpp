@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // A reason of why_not() that may be gone a moment later.
 inline constexpr const char* not_in_time = "a thread has not stopped in time";
@@ -57,4 +57,4 @@ inline bool has_lost_info(const siginfo_t& info) noexcept {
 // of the signal, with the stack pointer of the interrupted code. Async-signal-safe.
 bool stay_stopped(const siginfo_t& info, std::uintptr_t stack_pointer) noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

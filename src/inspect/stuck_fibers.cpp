@@ -17,7 +17,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 // ThreadSanitizer delivers signals late, and its shadow is too large to be left out.
@@ -150,4 +150,4 @@ stuck_list find_stuck_fibers() {
   return result;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

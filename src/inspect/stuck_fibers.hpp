@@ -32,7 +32,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 struct fiber_snapshot;
 
@@ -69,4 +69,4 @@ bool is_observers(const fiber_snapshot& s) noexcept;
 // inside a handler_scope.
 stuck_list find_stuck_fibers();
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -21,7 +21,7 @@
 #include <system_error>
 #include <thread>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 constexpr nanos report_patience = 20'000'000'000;
@@ -173,9 +173,9 @@ void pause(const fiber* caller, nanos time) {
 }
 
 }  // namespace
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL
 
-namespace vigil::inline VIGIL_ABI::inspect {
+namespace VIGIL_PUBLIC::inspect {
 
 stuck_report find_stuck_fibers() {
   detail::overwrite_unused_stack();
@@ -202,9 +202,9 @@ void dump_stuck_fibers(std::FILE* out) {
   std::fflush(out);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::inspect
+}  // namespace VIGIL_PUBLIC::inspect
 
-namespace vigil::inline VIGIL_ABI::testing {
+namespace VIGIL_PUBLIC::testing {
 
 void check_no_leaks(const leak_options& options) {
   const detail::fiber* const caller = detail::current_fiber();
@@ -230,4 +230,4 @@ void check_no_leaks(const leak_options& options) {
   }
 }
 
-}  // namespace vigil::inline VIGIL_ABI::testing
+}  // namespace VIGIL_PUBLIC::testing

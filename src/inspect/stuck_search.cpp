@@ -10,7 +10,7 @@
 
 #include <algorithm>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 void stuck_search::add_runtimes() {
   for_each_running([this](const scheduler& s, runtime_slot&) {
@@ -277,4 +277,4 @@ bool stuck_search::run(const stopped_threads& stopped) {
   return is_whole_;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

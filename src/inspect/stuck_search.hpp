@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class scheduler;
 class stopped_threads;
@@ -121,4 +121,4 @@ class stuck_search final : word_visitor {
   bool is_whole_ = true;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

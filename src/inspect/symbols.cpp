@@ -18,7 +18,7 @@
 #define VIGIL_TEXT_OF(x) #x
 #define VIGIL_TEXT(x) VIGIL_TEXT_OF(x)
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 std::string demangled(const char* name) {
   int status = 0;
@@ -250,4 +250,4 @@ const code_place& symbol_reader::at(std::uintptr_t place) {
   return out;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -15,7 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 struct code_function {
   std::string name;  // as in the source; "" if it is not known
@@ -73,4 +73,4 @@ struct build_id {
 // Reads it from the file's notes in memory. Async-signal-safe.
 build_id build_id_of(const code_module& m) noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

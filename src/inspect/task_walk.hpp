@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 inline runtime_part* tasks_of(const scheduler& s) noexcept {
   return s.end.parts_above.find(runtime_part::kind::tasks);
@@ -44,4 +44,4 @@ shown_tasks walk_tasks(const scheduler& s, std::size_t most, F f) {
   return some;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

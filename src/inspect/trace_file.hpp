@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <string>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 struct numbered_file {
   std::string name;
@@ -26,4 +26,4 @@ numbered_file write_trace_file(const std::string& path,
                                std::size_t first,
                                const std::string& bytes);
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

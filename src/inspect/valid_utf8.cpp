@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 // The length of the UTF-8 sequence at the beginning of s; 0 if there is none.
@@ -42,4 +42,4 @@ std::string valid_utf8(std::string_view text) {
   return out;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

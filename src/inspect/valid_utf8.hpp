@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // The text with U+FFFD in place of each byte that belongs to no UTF-8 sequence.
 std::string valid_utf8(std::string_view text);
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 std::size_t object_table::add(const known_object& o) {
   const auto [at, is_new] = by_begin_.try_emplace(o.block.begin, objects_.size());
@@ -189,4 +189,4 @@ bool read_wait_ways(const fiber& f,
   return add_object(f.shown.reason.load(), f.shown.object.load(), root, objects, out);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

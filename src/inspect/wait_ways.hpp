@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <map>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // An object on the heap whose limits are known: a channel, a context, or a group. A
 // thread or fiber can act on it if it has a pointer into `block`.
@@ -78,4 +78,4 @@ bool read_wait_ways(const fiber& f,
                     object_table& objects,
                     own_vector<wait_way>& out);
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -27,7 +27,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 using inspect::record_options;
@@ -287,9 +287,9 @@ class trace_writer {
 constinit atomic<trace_writer*> trace_writer::the{nullptr};
 
 }  // namespace
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL
 
-namespace vigil::inline VIGIL_ABI::inspect {
+namespace VIGIL_PUBLIC::inspect {
 
 void write_trace(std::FILE* out, std::chrono::nanoseconds last) {
   const detail::nanos span = last.count() > 0 ? last.count() : -1;
@@ -308,4 +308,4 @@ void record_on(const record_options& options) {
   detail::trace_writer::set(options, limits);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::inspect
+}  // namespace VIGIL_PUBLIC::inspect

@@ -7,7 +7,7 @@
 
 #include <sys/types.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class listening_socket {
  public:
@@ -51,4 +51,4 @@ class listening_socket {
   ino_t inode_ = 0;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

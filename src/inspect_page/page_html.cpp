@@ -1,6 +1,6 @@
 #include "inspect_page/page_html.hpp"
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 constexpr std::string_view page_body = R"html(
@@ -69,4 +69,4 @@ std::string page_policy(std::string_view nonce) {
   return p;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // The parts, as constants: page_style.cpp, page_script.cpp and page_html.cpp.
 extern const std::string_view page_style;
@@ -19,4 +19,4 @@ std::string page_document(std::string_view nonce);
 // The field Content-Security-Policy that goes with it, with its line end.
 std::string page_policy(std::string_view nonce);
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

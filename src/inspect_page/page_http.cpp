@@ -15,7 +15,7 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/status.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 namespace asio = boost::asio;
@@ -150,4 +150,4 @@ void write_answer(page_stream& peer, const page_answer& answer, bool is_head) {
   if (!error) take_leave(peer);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

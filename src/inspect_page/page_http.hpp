@@ -17,7 +17,7 @@
 #include <boost/asio/basic_stream_socket.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 using page_stream = io::deadline_stream<boost::asio::generic::stream_protocol::socket>;
 
@@ -38,4 +38,4 @@ std::optional<page_request> read_request(page_stream& peer, std::optional<page_a
 // Writes an answer within a minute, and ends the connection. Without a body for HEAD.
 void write_answer(page_stream& peer, const page_answer& answer, bool is_head);
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

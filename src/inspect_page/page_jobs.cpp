@@ -11,7 +11,7 @@
 
 #include <sched.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 struct job_end {
@@ -124,4 +124,4 @@ std::optional<std::string> written_within(std::size_t limit,
   return std::move(to.text);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

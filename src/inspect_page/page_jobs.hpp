@@ -18,7 +18,7 @@
 #include <optional>
 #include <string>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // The right to do one job of a kind at a time, and the thread that does them.
 class job_slot {
@@ -48,4 +48,4 @@ std::optional<std::string> done_elsewhere(job_slot::hold slot,
 std::optional<std::string> written_within(std::size_t limit,
                                           const std::function<void(std::FILE*)>& write);
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -10,7 +10,7 @@
 #include <strings.h>
 #include <sys/random.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 bool equal_ignoring_case(std::string_view a, std::string_view b) noexcept {
@@ -84,4 +84,4 @@ std::string random_digits() {
   return digits;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -19,7 +19,7 @@
 
 #include <netinet/in.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 enum class page_method : std::uint8_t { get, head, post, other };
 
@@ -53,4 +53,4 @@ bool is_same_token(std::string_view given, std::string_view token) noexcept;
 // 128 random bits, as 32 hexadecimal digits. Throws std::system_error.
 std::string random_digits();
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

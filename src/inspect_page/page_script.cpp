@@ -1,6 +1,6 @@
 #include "inspect_page/page_html.hpp"
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Names may come from clients: text reaches the document as textContent only, which the
 // policy enforces (require-trusted-types-for).
@@ -211,4 +211,4 @@ $('record').onclick = () => act('/record', 'vigil.pftrace', false);
 beat();
 )js";
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

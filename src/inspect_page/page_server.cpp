@@ -28,7 +28,7 @@
 #include <pthread.h>
 #include <sys/socket.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 namespace asio = boost::asio;
@@ -289,9 +289,9 @@ page_answer page_server::act(std::string_view type, std::function<void(std::FILE
   return data_answer(type, std::make_shared<const std::string>(std::move(*text)));
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL
 
-namespace vigil::inline VIGIL_ABI::inspect {
+namespace VIGIL_PUBLIC::inspect {
 
 live_page::live_page(std::unique_ptr<detail::page_server> server) noexcept
     : server_(std::move(server)) {}
@@ -318,4 +318,4 @@ live_page serve_descriptor(int listening, const page_options& options) {
       detail::listening_socket::taken_over(listening, options.expose_to_network), options));
 }
 
-}  // namespace vigil::inline VIGIL_ABI::inspect
+}  // namespace VIGIL_PUBLIC::inspect

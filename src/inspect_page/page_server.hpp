@@ -20,7 +20,7 @@
 #include <string_view>
 #include <thread>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // page_settings: more options, for the library's own tests and benchmarks.
 struct page_settings {
@@ -65,4 +65,4 @@ class page_server {
   std::thread thread_;  // last: it uses the rest
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

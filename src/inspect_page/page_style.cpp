@@ -1,6 +1,6 @@
 #include "inspect_page/page_html.hpp"
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 const constinit std::string_view page_style = R"css(
 :root { color-scheme: light dark; --line: #8886; --bar: #3a7bd5; --quiet: #888; }
@@ -30,4 +30,4 @@ th { color: var(--quiet); font-weight: normal; }
 pre { border: 1px solid var(--line); padding: 8px; max-height: 60vh; overflow: auto; }
 )css";
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -11,7 +11,7 @@
 
 #include <boost/asio/co_spawn.hpp>
 
-namespace vigil::io::inline VIGIL_ABI::detail {
+namespace VIGIL_IO_DETAIL {
 
 using boost::asio::any_io_executor;
 using boost::asio::cancellation_type_t;
@@ -159,4 +159,4 @@ void has_ended(coroutine_gate& g) noexcept {
   if (clears) g.signal.slot().clear();
 }
 
-}  // namespace vigil::io::inline VIGIL_ABI::detail
+}  // namespace VIGIL_IO_DETAIL

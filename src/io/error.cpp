@@ -9,7 +9,7 @@
 #include <boost/system/errc.hpp>
 #include <boost/system/system_error.hpp>
 
-namespace vigil::io::inline VIGIL_ABI::detail {
+namespace VIGIL_IO_DETAIL {
 
 bool means_cancelled(const boost::system::error_code& code) noexcept {
   return code == boost::system::errc::operation_canceled ||  // matches operation_aborted
@@ -73,4 +73,4 @@ boost::system::error_code timed_out_by(time_of limit) noexcept {
   return {ETIMEDOUT, categories[static_cast<std::size_t>(limit)]};
 }
 
-}  // namespace vigil::io::inline VIGIL_ABI::detail
+}  // namespace VIGIL_IO_DETAIL

@@ -17,7 +17,7 @@
 #include <boost/asio/query.hpp>
 #include <boost/asio/system_executor.hpp>
 
-namespace vigil::io::inline VIGIL_ABI {
+namespace VIGIL_IO {
 namespace detail {
 
 namespace {
@@ -104,4 +104,4 @@ fiber_executor executor() {
   return fiber_executor({::vigil::detail::runtime_access::core_of(runtime::current()).gate, &here});
 }
 
-}  // namespace vigil::io::inline VIGIL_ABI
+}  // namespace VIGIL_IO

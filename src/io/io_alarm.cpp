@@ -16,7 +16,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 constexpr nanos longest_hold = 1'000'000;
@@ -183,4 +183,4 @@ bool io_alarm::interrupt() noexcept {
   return insist([&] { return ::write(event_.fd, &one, sizeof one); });
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -31,7 +31,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class io_alarm : public std::enable_shared_from_this<io_alarm> {
  public:
@@ -120,4 +120,4 @@ class io_alarm : public std::enable_shared_from_this<io_alarm> {
   io::detail::one_operation rouse_memory_;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -6,7 +6,7 @@
 
 #include <memory>
 
-namespace vigil::io::inline VIGIL_ABI {
+namespace VIGIL_IO {
 
 void attach(options& settings, boost::asio::io_context& context) noexcept {
   settings.watch.make = [](boost::asio::io_context& given) -> vigil::detail::watch* {
@@ -38,4 +38,4 @@ void restart(boost::asio::io_context& context) {
   vigil::detail::watch_service::of(context).restart();
 }
 
-}  // namespace vigil::io::inline VIGIL_ABI
+}  // namespace VIGIL_IO

@@ -12,7 +12,7 @@
 #include <stdexcept>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 // The number of handlers that run before the worker looks at its fibers again.
@@ -291,4 +291,4 @@ void io_watch::poll() noexcept {
   after_wait();
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -39,7 +39,7 @@
 
 #include <boost/asio/io_context.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class waiter;
 
@@ -158,4 +158,4 @@ class io_watch final : public watch {
   bool usable_ VIGIL_GUARDED_BY(timer_lock_) = true;      // the worker is not on the note
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

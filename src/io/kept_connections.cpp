@@ -17,7 +17,7 @@
 #include <system_error>
 #include <utility>
 
-namespace vigil::io::inline VIGIL_ABI::detail {
+namespace VIGIL_IO_DETAIL {
 
 using vigil::detail::lock_guard;
 using vigil::detail::outcome;
@@ -320,4 +320,4 @@ void kept_connections::end_idle() noexcept {
     delete &c->self;
 }
 
-}  // namespace vigil::io::inline VIGIL_ABI::detail
+}  // namespace VIGIL_IO_DETAIL

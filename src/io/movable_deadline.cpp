@@ -8,7 +8,7 @@
 
 #include <boost/asio/error.hpp>
 
-namespace vigil::io::inline VIGIL_ABI::detail {
+namespace VIGIL_IO_DETAIL {
 
 using vigil::detail::lock_guard;
 
@@ -120,4 +120,4 @@ boost::system::error_code movable_deadline::end_wait(bool was_cut) noexcept {
   return timed_out_by(by_list ? time_of::idle : name_);
 }
 
-}  // namespace vigil::io::inline VIGIL_ABI::detail
+}  // namespace VIGIL_IO_DETAIL

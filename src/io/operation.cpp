@@ -20,7 +20,7 @@
 #include <boost/asio/require.hpp>
 #include <boost/asio/system_executor.hpp>
 
-namespace vigil::io::inline VIGIL_ABI::detail {
+namespace VIGIL_IO_DETAIL {
 
 using boost::asio::any_io_executor;
 using boost::asio::cancellation_type_t;
@@ -380,4 +380,4 @@ ended await_end(operation& o, const wait_limit& limit, movable_deadline* moves) 
   return e;
 }
 
-}  // namespace vigil::io::inline VIGIL_ABI::detail
+}  // namespace VIGIL_IO_DETAIL

@@ -35,14 +35,14 @@
 #include <exception>
 #include <mutex>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class io_watch;
 class scheduler;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL
 
-namespace vigil::io::inline VIGIL_ABI::detail {
+namespace VIGIL_IO_DETAIL {
 
 // A cancellation signal that is used again (operation_memory.cpp).
 class kept_signal {
@@ -153,4 +153,4 @@ void check_is_not_run_here(const boost::asio::any_io_executor& ex);
 void check_is_not_run_here(operation& o);
 bool is_run_here(operation& o);
 
-}  // namespace vigil::io::inline VIGIL_ABI::detail
+}  // namespace VIGIL_IO_DETAIL

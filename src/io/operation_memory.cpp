@@ -6,7 +6,7 @@
 #include <new>
 #include <utility>
 
-namespace vigil::io::inline VIGIL_ABI::detail {
+namespace VIGIL_IO_DETAIL {
 
 using boost::asio::cancellation_signal;
 
@@ -83,4 +83,4 @@ one_operation& memory_of(operation& o) noexcept {
   return o.memory;
 }
 
-}  // namespace vigil::io::inline VIGIL_ABI::detail
+}  // namespace VIGIL_IO_DETAIL

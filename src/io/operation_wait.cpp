@@ -6,7 +6,7 @@
 #include <new>
 #include <utility>
 
-namespace vigil::io::inline VIGIL_ABI::detail {
+namespace VIGIL_IO_DETAIL {
 
 using vigil::detail::lock_guard;
 using vigil::detail::outcome;
@@ -100,4 +100,4 @@ void throw_ended(ending result, ::vigil::detail::cancel_node* under) {
   }
 }
 
-}  // namespace vigil::io::inline VIGIL_ABI::detail
+}  // namespace VIGIL_IO_DETAIL

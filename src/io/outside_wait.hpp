@@ -10,7 +10,7 @@
 
 #include <boost/asio/execution_context.hpp>
 
-namespace vigil::io::inline VIGIL_ABI::detail {
+namespace VIGIL_IO_DETAIL {
 
 // It may begin and end on different fibers of the run.
 class outside_wait {
@@ -45,4 +45,4 @@ class outside_wait {
   const bool counts_;
 };
 
-}  // namespace vigil::io::inline VIGIL_ABI::detail
+}  // namespace VIGIL_IO_DETAIL

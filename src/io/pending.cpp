@@ -22,7 +22,7 @@
 #include <stdexcept>
 #include <utility>
 
-namespace vigil::io::inline VIGIL_ABI::detail {
+namespace VIGIL_IO_DETAIL {
 
 using vigil::detail::lock_guard;
 using vigil::detail::select_case;
@@ -268,4 +268,4 @@ void pending_lost(std::exception_ptr thrown) noexcept {
   vigil::detail::report_of_handler(std::move(thrown));
 }
 
-}  // namespace vigil::io::inline VIGIL_ABI::detail
+}  // namespace VIGIL_IO_DETAIL

@@ -15,7 +15,7 @@
 
 #include <boost/asio/execution_context.hpp>
 
-namespace vigil::io::inline VIGIL_ABI::detail {
+namespace VIGIL_IO_DETAIL {
 
 using vigil::detail::lock_guard;
 using vigil::detail::outcome;
@@ -178,4 +178,4 @@ boost::system::error_code wait(readiness& r,
   return ended == wait_end::cut ? cut : error;
 }
 
-}  // namespace vigil::io::inline VIGIL_ABI::detail
+}  // namespace VIGIL_IO_DETAIL

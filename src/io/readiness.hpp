@@ -15,7 +15,7 @@
 #include <boost/asio/execution_context.hpp>
 #include <boost/system/error_code.hpp>
 
-namespace vigil::io::inline VIGIL_ABI::detail {
+namespace VIGIL_IO_DETAIL {
 
 struct readiness final : limited_wait {
   vigil::detail::waiter* look_again() noexcept override;
@@ -45,4 +45,4 @@ void make_readiness(readiness_ref& r);
 // Whether the handler has come since begins_wait(), and with which error.
 bool came_with(readiness& r, boost::system::error_code& error) noexcept;
 
-}  // namespace vigil::io::inline VIGIL_ABI::detail
+}  // namespace VIGIL_IO_DETAIL

@@ -27,7 +27,7 @@
 #include <netdb.h>
 #include <sys/socket.h>
 
-namespace vigil::io::inline VIGIL_ABI::detail {
+namespace VIGIL_IO_DETAIL {
 
 class lookup_threads {
  public:
@@ -149,4 +149,4 @@ void lookup::abandon() noexcept {
   finish(boost::asio::error::operation_aborted, nullptr);
 }
 
-}  // namespace vigil::io::inline VIGIL_ABI::detail
+}  // namespace VIGIL_IO_DETAIL

@@ -12,7 +12,7 @@
 #include <stdexcept>
 #include <system_error>
 
-namespace vigil::io::inline VIGIL_ABI::detail {
+namespace VIGIL_IO_DETAIL {
 namespace {
 
 constexpr std::chrono::nanoseconds longest_wait = std::chrono::seconds(1);
@@ -241,4 +241,4 @@ void server::report(std::exception_ptr error) const {
   vigil::detail::report_unhandled(*vigil::detail::current_fiber(), std::move(error));
 }
 
-}  // namespace vigil::io::inline VIGIL_ABI::detail
+}  // namespace VIGIL_IO_DETAIL

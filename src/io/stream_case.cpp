@@ -22,7 +22,7 @@
 
 #include <boost/asio/error.hpp>
 
-namespace vigil::io::inline VIGIL_ABI::detail {
+namespace VIGIL_IO_DETAIL {
 
 using vigil::detail::lock_guard;
 using vigil::detail::select_case;
@@ -227,4 +227,4 @@ constexpr vigil::detail::case_table stream_case_table = {vigil::detail::wait_rea
                                                          take_stream,
                                                          leave_stream};
 
-}  // namespace vigil::io::inline VIGIL_ABI::detail
+}  // namespace VIGIL_IO_DETAIL

@@ -10,7 +10,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 
-namespace vigil::io::inline VIGIL_ABI::detail {
+namespace VIGIL_IO_DETAIL {
 
 void set_up_tcp(int socket, bool no_delay) noexcept {
   const int at_once = no_delay ? 1 : 0;
@@ -81,4 +81,4 @@ std::size_t receive(
   return received;
 }
 
-}  // namespace vigil::io::inline VIGIL_ABI::detail
+}  // namespace VIGIL_IO_DETAIL

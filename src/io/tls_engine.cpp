@@ -15,7 +15,7 @@
 // OpenSSL keeps its errors per thread: each function here reads them before it returns,
 // and none waits. Nor may a function that OpenSSL calls: a wait there cannot be refused
 // with an exception, which OpenSSL's own code would not survive, so it ends the program.
-namespace vigil::io::inline VIGIL_ABI {
+namespace VIGIL_IO {
 namespace detail {
 
 namespace {
@@ -305,4 +305,4 @@ boost::asio::ssl::context tls_client_context() {
   made.set_verify_mode(boost::asio::ssl::verify_peer);
   return made;
 }
-}  // namespace vigil::io::inline VIGIL_ABI
+}  // namespace VIGIL_IO

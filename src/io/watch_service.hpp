@@ -14,7 +14,7 @@
 #include <boost/asio/execution_context.hpp>
 #include <boost/asio/io_context.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class watch_service final : public boost::asio::execution_context::service {
  public:
@@ -76,4 +76,4 @@ class watch_service final : public boost::asio::execution_context::service {
   bool asked_for_ = false;  // by restart(), since the last moment began
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

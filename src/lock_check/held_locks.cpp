@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 fiber_key::fiber_key(const fiber& f) noexcept
     : block(&f), runtime(f.sched->number()), id(f.identity.id) {}
@@ -88,4 +88,4 @@ bool held_locks::get(const fiber_key& holder, unsigned n, held_lock& out) noexce
   return false;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -13,7 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // A fiber, for as long as the process lives: the control block alone would name its next
 // user as well.
@@ -92,4 +92,4 @@ class held_locks {
   shard shards_[shards];
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -27,7 +27,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 constinit held_locks locks{};
@@ -225,9 +225,9 @@ void released_lock::put_back() noexcept {
   if (was_noted_) locks.add(noted_);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL
 
-namespace vigil::inline VIGIL_ABI::lock_check {
+namespace VIGIL_PUBLIC::lock_check {
 
 void install(const install_options& options) {
   static const int at_fork = ::pthread_atfork(nullptr, nullptr, &detail::end_in_child);
@@ -241,4 +241,4 @@ void install(const install_options& options) {
   detail::put_in_place();
 }
 
-}  // namespace vigil::inline VIGIL_ABI::lock_check
+}  // namespace VIGIL_PUBLIC::lock_check

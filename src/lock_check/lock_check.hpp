@@ -14,7 +14,7 @@
 
 #include <vigil/detail/config.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Called by a fiber, or by anything else, right after it has taken a lock, and right
 // before it unlocks. `return_address` is that of the pthread function.
@@ -37,4 +37,4 @@ class released_lock {
   held_lock noted_;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

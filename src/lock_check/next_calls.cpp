@@ -6,7 +6,7 @@
 
 #include <dlfcn.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 constinit next_calls found{};
@@ -73,4 +73,4 @@ const next_calls& next() noexcept {
   return found;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

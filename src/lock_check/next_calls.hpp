@@ -8,7 +8,7 @@
 
 #include <pthread.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 struct next_calls {
   int (*mutex_lock)(pthread_mutex_t*);
@@ -42,4 +42,4 @@ int call(int (*f)(A...), A... arguments) noexcept(false) {
   return f != nullptr ? f(arguments...) : 0;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

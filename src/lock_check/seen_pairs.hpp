@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Returns a number for the frames of a stack.
 inline std::uint64_t hash_of(const std::uintptr_t* places, unsigned count) noexcept {
@@ -38,4 +38,4 @@ class seen_pairs {
   atomic<std::uint64_t> pairs_[room]{};
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

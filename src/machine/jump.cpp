@@ -8,7 +8,7 @@
 #include <boost/context/detail/fcontext.hpp>
 #endif
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 #if VIGIL_OWN_JUMP
 
@@ -178,4 +178,4 @@ void* jump(resume_point& left, resume_point to, void* data) noexcept {
 
 #endif
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -26,7 +26,7 @@
 #define VIGIL_OWN_JUMP 0
 #endif
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Where a stack goes on. Opaque; used once.
 using resume_point = void*;
@@ -64,4 +64,4 @@ resume_point make_resume_point(void* sp, std::size_t size) noexcept;
 void* jump(resume_point& left, resume_point to, void* data) noexcept;
 #endif
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

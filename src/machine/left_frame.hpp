@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 #if VIGIL_OWN_JUMP
 
@@ -29,4 +29,4 @@ static_assert(sizeof(left_frame) == 64);
 
 #endif
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

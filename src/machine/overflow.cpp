@@ -14,7 +14,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 constexpr std::size_t page = 4096;
@@ -198,4 +198,4 @@ void remove_overflow_report() noexcept {
   }
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -8,7 +8,7 @@
 
 #include <cstddef>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Gives the calling thread a stack to handle signals on, with a guard of its
 // own; keeps one that is installed already. Constructed and destroyed on the
@@ -38,4 +38,4 @@ using describe_stack = const char* (*)(const stack& where, char* text, std::size
 void install_overflow_report(describe_stack describe) noexcept;
 void remove_overflow_report() noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

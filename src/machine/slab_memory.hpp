@@ -8,7 +8,7 @@
 
 #include <sys/uio.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Maps address space without huge pages; memory comes with the first touch. Null if it
 // cannot be had.
@@ -29,4 +29,4 @@ bool latest_guard_is_madvise() noexcept;
 // Gives the memory back and keeps the address space. Guards inside survive.
 void give_back_memory(const ::iovec* ranges, std::size_t count) noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -2,7 +2,7 @@
 
 #include "base/debug_layout.hpp"
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 constinit slab_table slabs;
 
@@ -74,4 +74,4 @@ void for_each_stack_in_use(stack_visitor visit, void* argument) noexcept {
   });
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

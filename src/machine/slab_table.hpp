@@ -30,7 +30,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 inline constexpr unsigned slab_places = 64;
 inline constexpr unsigned chunk_slabs = 64;
@@ -155,4 +155,4 @@ inline bool mark_idle(const stack& s) noexcept {
   return true;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -13,7 +13,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 [[noreturn]] void refuse_size(std::size_t usable) {
@@ -163,4 +163,4 @@ stack_stats read_stack_stats() noexcept {
   return out;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

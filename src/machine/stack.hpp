@@ -21,7 +21,7 @@
 #include <string>
 #include <system_error>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 inline constexpr std::size_t default_stack_size = 128 * 1024;
 inline constexpr std::size_t stack_guard_size = 272 * 1024;
@@ -174,4 +174,4 @@ using stack_visitor = void (*)(const stack&, void* argument) noexcept;
 //         bytes stay readable, but the visitor must check what they say.
 VIGIL_FOR_IO void for_each_stack_in_use(stack_visitor visit, void* argument) noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

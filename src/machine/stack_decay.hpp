@@ -17,7 +17,7 @@
 #include <algorithm>
 #include <cstddef>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class stack_decay {
  public:
@@ -78,4 +78,4 @@ inline std::size_t stack_decay::allowed(std::size_t taken) const noexcept {
   return std::min(most, limit_);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

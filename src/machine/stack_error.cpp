@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 // The first number after `key` in a small file of /proc; 0 if there is none.
@@ -105,4 +105,4 @@ void throw_stack_error(std::size_t usable, const stack_failure& failure) {
   throw stack_error(failure.error, text);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

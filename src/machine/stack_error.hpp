@@ -7,9 +7,9 @@
 
 #include <cstddef>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Reads /proc, may allocate. Throws stack_error.
 [[noreturn]] void throw_stack_error(std::size_t usable, const stack_failure& failure);
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <new>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 constinit stack_pool process_stacks;
 
@@ -385,4 +385,4 @@ std::size_t stack_pool::mapped_bytes() const noexcept {
   return mapped_bytes_.load(std::memory_order_relaxed);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -37,7 +37,7 @@
 #include <cstdint>
 #include <mutex>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // A set of chunk numbers that finds its lowest and its highest in O(1).
 class chunk_set {
@@ -157,4 +157,4 @@ class stack_pool {
 
 extern constinit stack_pool process_stacks;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 bool stack_pool::many_are_idle() const noexcept {
   return free_touched_ > std::max(touched_floor, taken_);
@@ -103,4 +103,4 @@ stack_pool::touch_counts stack_pool::counts() noexcept {
   return {free_touched_, first_touches_};
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

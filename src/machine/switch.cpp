@@ -9,7 +9,7 @@
 
 #include <cxxabi.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 thread_side::thread_side() noexcept
     : exceptions_(reinterpret_cast<exception_state*>(abi::__cxa_get_globals())),
@@ -171,4 +171,4 @@ void hand_over_for_ever(thread_side& thread, fiber_side& self, fiber_side& next)
   fatal("a fiber was entered after it had left for ever");
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

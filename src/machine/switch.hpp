@@ -31,7 +31,7 @@
 
 #include <cstddef>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // The state of exceptions that the C++ ABI keeps for each thread: the caught ones,
 // and how many are in flight. The layout is that of __cxa_eh_globals in the Itanium
@@ -137,4 +137,4 @@ class fiber_side {
 #endif
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

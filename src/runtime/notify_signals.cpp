@@ -13,7 +13,7 @@
 #include <string>
 #include <thread>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 class signal_channel final : public channel_core {
@@ -71,9 +71,9 @@ class signal_channel final : public channel_core {
 };
 
 }  // namespace
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 receiver<int> notify_signals(std::initializer_list<int> signals, std::size_t capacity) {
   const detail::fiber& self = detail::require_fiber("notify_signals");
@@ -103,4 +103,4 @@ receiver<int> notify_signals(std::initializer_list<int> signals, std::size_t cap
   return made;
 }
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

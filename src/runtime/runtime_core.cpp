@@ -19,7 +19,7 @@
 
 #include <sched.h>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 namespace detail {
 namespace {
@@ -318,4 +318,4 @@ std::uint64_t delay_histogram::quantile_nanos(double q) const noexcept {
   return max_nanos;
 }
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

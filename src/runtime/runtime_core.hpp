@@ -10,7 +10,7 @@
 #include <memory>
 #include <mutex>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // The way to a runtime for outside work that may be released after the runtime has gone.
 struct outside_gate {
@@ -57,4 +57,4 @@ struct runtime_access {
   static runtime over(std::unique_ptr<runtime_core> core) { return runtime(core.release()); }
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

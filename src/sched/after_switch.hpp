@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // The act that is done for a fiber that has left, off its stack.
 enum class after_switch : std::uint8_t {
@@ -16,4 +16,4 @@ enum class after_switch : std::uint8_t {
   end,
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 bool clock_turns::has_come(nanos next, bool is_looking) noexcept {
   if (clock_.is_virtual()) return next <= clock_.now();
@@ -42,4 +42,4 @@ void clock_turns::slept(bool in_watch) noexcept {
   }
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

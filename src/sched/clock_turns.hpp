@@ -28,7 +28,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class clock_turns {
  public:
@@ -142,4 +142,4 @@ class clock_turns {
   const watch_slot& watches_;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // The bucket of a delay_histogram for so many nanoseconds.
 inline std::size_t delay_bucket(std::uint64_t n) noexcept {
@@ -56,4 +56,4 @@ class delay_counters {
   atomic<std::uint64_t> most_{0};
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

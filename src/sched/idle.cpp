@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 void idle_workers::lie_down(sleeper& s, nanos next, nanos second) noexcept {
   const lock_guard guard(lock_);
@@ -358,4 +358,4 @@ void idle_workers::wake_all() noexcept {
     rouse(*s);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

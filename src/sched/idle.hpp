@@ -36,7 +36,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // How the fibers that are pinned to a worker tie it. The sleeper with the loosest tie is
 // woken first for other work.
@@ -238,4 +238,4 @@ class idle_workers {
   own_counter wake_calls_;  // written under the lock
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -14,7 +14,7 @@
 
 #include <algorithm>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 class recorded_sleep {
@@ -231,4 +231,4 @@ bool idler::ends_lock_waits(std::uint64_t wake_count) noexcept {
   return !of_.deadlocks.can_only_give_up(wake_count) || of_.deadlocks.end_lock_waits();
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -32,7 +32,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class clock_turns;
 class deadlock_finder;
@@ -149,4 +149,4 @@ class idler {
   std::uint32_t naps_before_ = 0;    // the same, before the last found_one()
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -8,7 +8,7 @@
 
 #include <cstddef>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class injection_queue {
  public:
@@ -40,4 +40,4 @@ class injection_queue {
   alignas(cache_line) atomic<std::size_t> count_{0};
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -1,6 +1,6 @@
 #include "sched/own_queue.hpp"
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Moves half of the ring to the injection queue, with f behind. Not inlined: its
 // kilobyte would lie on the stack of each fiber that makes another one run.
@@ -38,4 +38,4 @@ fiber* own_queue::steal_from(own_queue& victim, std::uint32_t& n) noexcept {
   return f;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -27,7 +27,7 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class own_queue {
  public:
@@ -119,4 +119,4 @@ class own_queue {
   idle_workers& idle_;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 void pinned_fibers::add() noexcept {
   if (lone_) return;
@@ -34,4 +34,4 @@ void pinned_fibers::note_wait(fiber& f, bool parks) noexcept {
   open_ += is_open ? 1u : ~0u;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -23,7 +23,7 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class pinned_fibers {
  public:
@@ -79,4 +79,4 @@ class pinned_fibers {
   const idle_workers& idle_;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

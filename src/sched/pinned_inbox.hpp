@@ -14,7 +14,7 @@
 #include "base/spinlock.hpp"
 #include "sched/fiber/fiber.hpp"
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class pinned_inbox {
  public:
@@ -46,4 +46,4 @@ class pinned_inbox {
   atomic<bool> filled_{false};
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -15,7 +15,7 @@
 
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class queue_delays {
  public:
@@ -55,4 +55,4 @@ class queue_delays {
   delay_counters counters_;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -5,7 +5,7 @@
 #include "sched/run/signal_hub.hpp"
 #include "sched/timer_seam.hpp"
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Work that is in no worker's own queue.
 bool ready_work::any_in_common() const noexcept {
@@ -46,4 +46,4 @@ bool ready_work::waits_for_a_worker() const noexcept {
   return from_.next_deadline.load() <= now && from_.timers->anything_due(now);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -10,7 +10,7 @@
 
 #include <cstddef>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class injection_queue;
 class run_state;
@@ -48,4 +48,4 @@ class ready_work {
   const parts from_;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

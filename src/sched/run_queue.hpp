@@ -24,7 +24,7 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class run_queue {
  public:
@@ -110,4 +110,4 @@ class run_queue {
   atomic<fiber*> slots_[capacity] = {};
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

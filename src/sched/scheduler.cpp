@@ -14,7 +14,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 atomic<std::uint64_t> runtimes_made{0};
@@ -332,4 +332,4 @@ fiber& require_fiber(const char* call) {
   return *f;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

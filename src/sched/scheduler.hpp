@@ -38,7 +38,7 @@
 #include <exception>
 #include <memory>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class dump_writer;
 class side_pool;  // of the blocking layer
@@ -217,4 +217,4 @@ VIGIL_FOR_IO scheduler* current_scheduler() noexcept;
 // The calling fiber; throws wrong_place with the name of the call elsewhere.
 VIGIL_FOR_IO fiber& require_fiber(const char* call);
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <new>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 bool seeded_order::has_room() noexcept {
   if (bag_.size() < bag_.capacity()) return true;
@@ -74,4 +74,4 @@ fiber* seeded_order::draw(timer_seam& timers) noexcept {
   return f;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

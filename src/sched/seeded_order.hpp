@@ -15,7 +15,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class injection_queue;
 class pinned_inbox;
@@ -50,4 +50,4 @@ class seeded_order {
   std::size_t before_yielded_ = 0;  // turns until those that yielded are in the bag again
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

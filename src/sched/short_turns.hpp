@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class short_turns {
  public:
@@ -57,4 +57,4 @@ class short_turns {
   atomic<std::uintptr_t> table_[entries] = {};
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -2,7 +2,7 @@
 
 #include "sched/report/slow_fiber.hpp"
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 left_by how_left(after_switch step) noexcept {
@@ -42,4 +42,4 @@ void stretch_notes::note(unsigned worker,
   }
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

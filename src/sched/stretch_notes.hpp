@@ -9,7 +9,7 @@
 
 #include <vigil/detail/config.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class slow_fibers;
 
@@ -32,4 +32,4 @@ class stretch_notes {
   slow_fibers* slow_ = nullptr;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

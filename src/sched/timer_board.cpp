@@ -2,7 +2,7 @@
 
 #include "sched/scheduler.hpp"
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 void timer_board::deadline_lowered(nanos deadline, bool parking) noexcept {
   worker* const w = current_worker();
@@ -36,4 +36,4 @@ void timer_board::cover_owed() noexcept {
   cover();
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

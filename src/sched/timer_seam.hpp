@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // A referenced timer that is pending, for the list of things that hold the program.
 struct timer_holder {
@@ -75,4 +75,4 @@ class timer_seam {
   virtual void add_stats(runtime_stats& s) const noexcept = 0;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -7,7 +7,7 @@
 #include <limits>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // `used`: the functions by which it is read name it in assembler.
 [[gnu::used]] constinit thread_local int calls_left = 0;
@@ -131,4 +131,4 @@ bool must_give_way(fiber& runner) noexcept {
   return false;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -24,7 +24,7 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // The thread's count. Only the functions here touch it. In the code of a fiber its
 // address is never in a register for longer than one of them (G10).
@@ -139,4 +139,4 @@ template <class Call>
   return call(limit);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

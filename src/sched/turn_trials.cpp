@@ -2,7 +2,7 @@
 
 #include "base/clock_source.hpp"
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 bool turn_trials::are_short(const fiber& f) const noexcept {
   if (f.role != fiber_role::user) return false;
@@ -38,4 +38,4 @@ void turn_trials::end(fiber& f) noexcept {
   if (first_turn_) kinds_.add(f.table, is_short);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -20,7 +20,7 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class turn_trials {
  public:
@@ -47,4 +47,4 @@ class turn_trials {
   random& dice_;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

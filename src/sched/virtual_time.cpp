@@ -13,7 +13,7 @@
 
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 bool virtual_time::has_jumped(idler& w) noexcept {
   if (of_.calls.under_way() != 0) {
@@ -99,4 +99,4 @@ void virtual_time::settle() {
   self.throw_if_ended(result);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -14,7 +14,7 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class deadlock_finder;
 class idle_workers;
@@ -72,4 +72,4 @@ class virtual_time {
   ticket settler_ticket_ = 0;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

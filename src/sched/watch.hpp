@@ -15,7 +15,7 @@
 #include <exception>
 #include <memory>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class io_watch;
 
@@ -115,4 +115,4 @@ using futex_watch = note_watch<note>;
 // Over a mutex and a condition variable.
 using portable_watch = note_watch<basic_note<portable_words>>;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -14,7 +14,7 @@
 
 #include <algorithm>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class watch_absences {
  public:
@@ -75,4 +75,4 @@ class watch_absences {
   unsigned quick_leaves_ = 0;  // in a row
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

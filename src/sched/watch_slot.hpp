@@ -9,7 +9,7 @@
 #include <memory>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class watch_slot {
  public:
@@ -44,4 +44,4 @@ class watch_slot {
   std::unique_ptr<watch> second_ VIGIL_GUARDED_BY(lock_);
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <memory>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 thread_local worker* this_worker = nullptr;
@@ -447,4 +447,4 @@ void worker::after(fiber& f) noexcept {
   }
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

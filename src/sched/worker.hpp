@@ -39,7 +39,7 @@
 #include <utility>
 #include <vector>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class intake;
 class scheduler;
@@ -215,4 +215,4 @@ inline void forget_worker_after_fork() noexcept {
 // The fiber that is running; nullptr outside one.
 VIGIL_FOR_IO fiber* current_fiber() noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

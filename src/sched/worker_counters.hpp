@@ -7,7 +7,7 @@
 
 #include <cstddef>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 struct worker_counters {
   // Keeps so many events.
@@ -26,4 +26,4 @@ struct worker_counters {
   queue_delays queued;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -9,7 +9,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 namespace {
 
@@ -44,4 +44,4 @@ void note_holder(std::atomic<std::uint64_t>& holder) noexcept {
       std::memory_order_relaxed);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -10,7 +10,7 @@
 
 #include <vigil/detail/sync_core.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 namespace {
 
@@ -80,4 +80,4 @@ void notify_all(condition_core& c) noexcept {
   claimed.deliver();
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

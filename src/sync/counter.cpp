@@ -8,7 +8,7 @@
 
 #include <stdexcept>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 namespace {
 
@@ -102,4 +102,4 @@ struct zero_wait {
 constexpr case_table wait_group_case_table = wait_case<zero_wait>::table(wait_reason::wait_group);
 constexpr case_table latch_case_table = wait_case<zero_wait>::table(wait_reason::latch);
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 struct holder_word {
   static constexpr unsigned fiber_bits = 40;
@@ -31,4 +31,4 @@ struct holder_word {
   }
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

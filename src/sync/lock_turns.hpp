@@ -19,7 +19,7 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // The calls that a lock spends which finds the word like this.
 template <class Core>
@@ -36,4 +36,4 @@ inline int first_locks() noexcept {
   return calls_of_thread() & (locks_until_due - 1);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -33,7 +33,7 @@
 
 #include <stdexcept>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 namespace {
 
@@ -242,4 +242,4 @@ struct mutex_wait {
 
 constexpr case_table mutex_case_table = wait_case<mutex_wait>::table(wait_reason::mutex);
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -5,7 +5,7 @@
 
 #include <vigil/detail/config.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // How often a lock() that finds the mutex taken looks again before it waits, each time
 // after twice as many pauses.
@@ -16,4 +16,4 @@ inline atomic<unsigned> mutex_looks{4};
 // 1024: 25 ns)
 inline atomic<unsigned> mutex_overtakes{1024};
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -7,7 +7,7 @@
 
 #include <stdexcept>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 namespace {
 
@@ -56,4 +56,4 @@ void end_once(once_core& o, bool done) noexcept {
   claimed.deliver();
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -14,7 +14,7 @@
 #include <string>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 namespace {
 
 using detail::nanos;
@@ -265,4 +265,4 @@ std::int64_t rate_limiter::tokens() const {
   return whole < least ? least : static_cast<std::int64_t>(whole);
 }
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

@@ -9,7 +9,7 @@
 #include <limits>
 #include <stdexcept>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 namespace {
 
@@ -116,4 +116,4 @@ struct permit_wait {
 
 constexpr case_table permit_case_table = wait_case<permit_wait>::table(wait_reason::semaphore);
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

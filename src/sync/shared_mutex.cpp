@@ -22,7 +22,7 @@
 
 #include <stdexcept>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 namespace {
 
@@ -282,4 +282,4 @@ constexpr case_table write_case_table =
     wait_case<write_wait>::table(wait_reason::shared_mutex_write);
 constexpr case_table read_case_table = wait_case<read_wait>::table(wait_reason::shared_mutex_read);
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

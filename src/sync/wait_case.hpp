@@ -17,7 +17,7 @@
 #include <vigil/detail/config.hpp>
 #include <vigil/detail/select_case.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 template <class One>
 struct wait_case {
@@ -67,4 +67,4 @@ struct wait_case {
   }
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

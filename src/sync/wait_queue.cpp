@@ -3,7 +3,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 void queue_ref::push_back(queued_wait& w) const noexcept {
   w.before = last;
@@ -59,4 +59,4 @@ void throw_negative(const char* name, std::int64_t n) {
   throw std::invalid_argument(std::string(name) + " is negative (" + std::to_string(n) + ")");
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -33,7 +33,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // The record that a waiter leaves in a queue. It lies on the waiter's stack.
 struct queued_wait : open_wait {
@@ -175,4 +175,4 @@ bool wait_in(queue_ref queue,
   return false;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 struct shown_tasks {
   // A signal's handler, and code that may hold any lock, must not wait for the lock of
@@ -31,4 +31,4 @@ struct shown_tasks {
   std::size_t parked() const noexcept { return all - runnable - running; }
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

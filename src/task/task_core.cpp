@@ -16,7 +16,7 @@
 #include <iterator>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 namespace {
 
@@ -379,4 +379,4 @@ constexpr end_kind end_of_task = {
     [](void* t, const wait_limit& l) { return wait_for_other(task_of(t), l); },
     [](void*) noexcept {}};
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -29,7 +29,7 @@
 #include <coroutine>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class task_service;
 struct fiber_snapshot;
@@ -109,4 +109,4 @@ class task_core : public running_task {
 
 static_assert(sizeof(task_core) <= 168, "a million tasks: each costs its core and its frames");
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 namespace {
 
@@ -157,4 +157,4 @@ void task_wait::leave_cases() noexcept {
   if (is_select_) select_->several.reset();
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -13,7 +13,7 @@
 #include <memory>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 task_service& task_service::of(scheduler& s) {
   return s.end.parts_above.find_or_make<task_service>(
@@ -419,4 +419,4 @@ void task_service::stop_all() noexcept {
   }
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -24,7 +24,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class task_service final : public runtime_part {
  public:
@@ -118,4 +118,4 @@ class task_service final : public runtime_part {
 // nullptr if the caller is no task.
 const task_core* task_of_caller() noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

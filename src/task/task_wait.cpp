@@ -16,7 +16,7 @@
 #include <new>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 task_wait::~task_wait() {
   if (is_select_ || one_context_ != nullptr) [[unlikely]]
@@ -246,4 +246,4 @@ void task_wait::rethrow() {
   std::rethrow_exception(error);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

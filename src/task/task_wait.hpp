@@ -17,7 +17,7 @@
 #include <optional>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // The coroutine that a task is resumed in while a select goes through rounds: only a
 // coroutine can be suspended again.
@@ -149,4 +149,4 @@ class announcement {
   bool stands_ = false;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

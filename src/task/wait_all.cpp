@@ -1,7 +1,7 @@
 // co::wait_all: joins one after another, which take no result.
 #include <vigil/detail/task_waits.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Not in a namespace without a name: it is a part of the coroutines' frames.
 class end_wait : public one_case_wait<end_wait> {
@@ -34,4 +34,4 @@ task<bool> wait_for_all(std::vector<any_end> ends, wait_limit limit) {
   co_return true;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <memory>
 
-namespace vigil::inline VIGIL_ABI::testing {
+namespace VIGIL_PUBLIC::testing {
 
 namespace detail_virtual {
 
@@ -55,4 +55,4 @@ void settle() {
   detail::require_fiber("testing::settle").sched->virtual_time.settle();
 }
 
-}  // namespace vigil::inline VIGIL_ABI::testing
+}  // namespace VIGIL_PUBLIC::testing

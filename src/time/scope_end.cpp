@@ -4,7 +4,7 @@
 #include <vigil/detail/scoped_handle.hpp>
 #include <vigil/fiber.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 void stop_for_scope(const timer_record* record, call_ref stop, call_ref stop_and_wait) noexcept {
   const fiber* const self = current_fiber();
@@ -19,4 +19,4 @@ void stop_for_scope(const timer_record* record, call_ref stop, call_ref stop_and
   }
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

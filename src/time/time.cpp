@@ -4,7 +4,7 @@
 
 #include <vigil/time.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 std::int64_t now() noexcept {
   const scheduler* const s = current_scheduler();
@@ -47,4 +47,4 @@ void sleep(const wait_limit& limit) {
   sleep_now(limit);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -12,7 +12,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 namespace {
 
@@ -258,4 +258,4 @@ void set_slack(channel_core* timer, std::int64_t slack) {
   timer_of(timer).set_slack(static_cast<std::uint32_t>(micros));
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

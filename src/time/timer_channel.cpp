@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 constexpr element_ops time_ops = {sizeof(nanos), alignof(nanos), nullptr, nullptr};
@@ -173,4 +173,4 @@ void timer_channel::set_slack(std::uint32_t micros) {
   if (timer_ != nullptr) timer_->set_slack(micros);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

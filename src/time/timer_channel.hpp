@@ -21,7 +21,7 @@
 #include "chan/channel_core.hpp"
 #include "timer/timer_service.hpp"
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class timer_channel final : public channel_core, public timed_source {
  public:
@@ -75,4 +75,4 @@ class timer_channel final : public channel_core, public timed_source {
   runtime_timer* timer_ VIGIL_GUARDED_BY(lock) = nullptr;  // made for the first receiver that waits
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

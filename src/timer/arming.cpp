@@ -3,7 +3,7 @@
 
 #include <vigil/error.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 bool timer_service::arm_at(runtime_timer& t, nanos deadline, bool parking) {
   if (intake* const own = owner_.intake_for(t.generation))
@@ -81,4 +81,4 @@ bool timer_service::arm_outside(runtime_timer& t, nanos deadline) {
   return was_pending;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

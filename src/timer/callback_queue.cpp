@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 void callback_queue::push_due(timer_record** due, std::size_t n, nanos now) noexcept {
   add(due, n, now);
@@ -146,4 +146,4 @@ timer_record* callback_queue::pop_front(nanos& due_until) noexcept {
   return t;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

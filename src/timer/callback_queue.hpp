@@ -26,7 +26,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class callback_queue {
  public:
@@ -106,4 +106,4 @@ class callback_queue {
   std::uint64_t posted_ VIGIL_GUARDED_BY(lock_) = 0;  // how many were posted so far
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <new>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 class no_room_for_timer : public std::bad_alloc {
@@ -425,4 +425,4 @@ void heap_keeper::add_stats(runtime_stats& s) const noexcept {
   s.dead_entries = s.heap_entries > s.timers_pending ? s.heap_entries - s.timers_pending : 0;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -36,7 +36,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class heap_keeper {
  public:
@@ -140,4 +140,4 @@ class heap_keeper {
   std::vector<intake> intakes_;  // one for each worker, and the shared one
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

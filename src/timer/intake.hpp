@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // The events that are counted.
 enum class timer_event : unsigned { armed, reset, stopped, fired };
@@ -74,4 +74,4 @@ class alignas(cache_line) intake {
   own_counter counts_[timer_events];
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -1,6 +1,6 @@
 #include "timer/keepalive.hpp"
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 void keepalive::change::begin(keepalive& k,
                               timer_record& t) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
@@ -27,4 +27,4 @@ void keepalive::change::end() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   if (entered_ != nullptr) entered_->outside.leave();
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

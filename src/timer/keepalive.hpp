@@ -17,7 +17,7 @@
 
 #include <cstddef>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class keepalive {
  public:
@@ -69,4 +69,4 @@ class keepalive {
   atomic<std::size_t> held_{0};  // timers that hold the program; changed under the lock
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

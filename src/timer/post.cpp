@@ -8,7 +8,7 @@
 
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Makes t pending and due, and drops one handle. It counts as queued, even if it is
 // queued only when its fiber releases it.
@@ -101,4 +101,4 @@ timer_record* defer(callback f, const site& from, bool with_handle) {
   return with_handle ? record : nullptr;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

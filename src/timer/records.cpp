@@ -8,7 +8,7 @@
 #include <new>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 // For waits and sends.
@@ -129,4 +129,4 @@ void timer_record::destroy_callback() noexcept {
   release_record(*this);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

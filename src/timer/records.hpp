@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class timer_service;
 class worker;
@@ -34,4 +34,4 @@ void give_back_records(worker& w, timer_service& s) noexcept;
 // pending.
 void end_callbacks(timer_service& s) noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

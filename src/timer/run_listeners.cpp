@@ -2,7 +2,7 @@
 
 #include <thread>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 void run_listeners::add(run_listener& l) noexcept {
   const lock_guard guard(lock_);
@@ -40,4 +40,4 @@ void run_listeners::tell_all() noexcept {
   }
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -7,7 +7,7 @@
 #include "base/intrusive_list.hpp"
 #include "base/spinlock.hpp"
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class run_listener {
  public:
@@ -41,4 +41,4 @@ class run_listeners {
   atomic<run_listener*> notified_{nullptr};               // being told; set under the lock
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

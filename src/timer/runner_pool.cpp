@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <exception>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 fiber& runner_pool::make_runner(scheduler& sched) {
   return make_system_fiber<&runner_pool::body>(sched, "callbacks", fiber_role::runner, *this);
@@ -231,4 +231,4 @@ void runner_pool::callback_is_over(fiber& self) noexcept {
   current_worker()->new_stretch();  // of no callback: it takes the place from here
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

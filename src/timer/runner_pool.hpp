@@ -17,7 +17,7 @@
 
 #include <cstddef>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class runner_pool {
  public:
@@ -90,4 +90,4 @@ class runner_pool {
   fiber_chain idle_ VIGIL_GUARDED_BY(lock_);
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -32,7 +32,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class timer_service;
 
@@ -170,4 +170,4 @@ inline void release_record(runtime_timer& t) noexcept {
     give_back_record(t);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -10,7 +10,7 @@
 
 #include <string>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 // The calling fiber if it is in a run of t; nullptr otherwise.
@@ -171,4 +171,4 @@ bool stop_waiters::wait(timer_record& t, const wait_limit& limit, const char* ca
   return prevented || mine.prevented;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

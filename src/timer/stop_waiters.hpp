@@ -25,7 +25,7 @@
 
 #include <vigil/detail/wait_limit.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class stop_waiters {
  public:
@@ -68,4 +68,4 @@ class stop_waiters {
   std::uint64_t lifts_ VIGIL_GUARDED_BY(lock_) = 0;  // no number comes twice
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

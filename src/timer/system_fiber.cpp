@@ -2,7 +2,7 @@
 
 #include <new>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 struct system_body {
@@ -40,4 +40,4 @@ void retire_system_fiber(fiber& f) noexcept {
   sched.retire(f);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -3,7 +3,7 @@
 
 #include "sched/scheduler.hpp"
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Makes a fiber that calls run(part). It is parked, as if it had run before, and in no
 // queue: a worker that takes it enters it. Throws as make_fiber does.
@@ -19,4 +19,4 @@ fiber& make_system_fiber(scheduler& sched, const char* name, fiber_role role, Pa
 // Ends a fiber that was never entered.
 void retire_system_fiber(fiber& f) noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

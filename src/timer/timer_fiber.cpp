@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 struct timer_fiber::batch {
   fiber_chain ready;
@@ -210,4 +210,4 @@ bool timer_fiber::fire_wait(runtime_timer& t, nanos seen, nanos now, batch& b) n
   return true;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

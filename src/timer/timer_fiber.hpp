@@ -9,7 +9,7 @@
 
 #include <cstddef>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class timer_fiber {
  public:
@@ -55,4 +55,4 @@ class timer_fiber {
   own_counter saved_;  // wake-ups, by options::wakeups_per_second
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

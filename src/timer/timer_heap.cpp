@@ -32,7 +32,7 @@
 
 #include <sys/mman.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 constexpr std::size_t most_reserved = std::size_t{16} << 30;
@@ -277,4 +277,4 @@ bool timer_heap::verify() const noexcept {
   return true;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

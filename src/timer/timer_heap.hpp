@@ -17,7 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class runtime_timer;
 
@@ -129,4 +129,4 @@ class timer_heap {
   std::size_t reserved_ = 0;   // bytes, written once by the constructor
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

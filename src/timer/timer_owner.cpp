@@ -1,6 +1,6 @@
 #include "timer/timer_owner.hpp"
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 // Not inlined, and called last: it is rare, and its caller is not.
@@ -55,4 +55,4 @@ void timer_owner::count_for(std::uint32_t run, timer_event event) noexcept {
   count_outside(*this, run, event);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

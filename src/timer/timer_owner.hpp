@@ -18,7 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class timer_owner {
  public:
@@ -121,4 +121,4 @@ class timer_owner {
   atomic<std::uint64_t> counts_[timer_events]{};
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

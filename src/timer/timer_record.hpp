@@ -25,7 +25,7 @@
 #include <vigil/detail/callable.hpp>
 #include <vigil/timer.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class clock_callback;
 
@@ -122,4 +122,4 @@ class timer_record : public runtime_timer {
   [[noreturn]] void too_many(const char* name) const noexcept;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 // Services that no runtime uses at present. They are never freed: a handle may still look
@@ -229,4 +229,4 @@ void timer_service::add_stats(runtime_stats& s) const noexcept {
   parts_->firing.add_stats(s);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

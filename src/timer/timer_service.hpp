@@ -37,7 +37,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class timer_service final : public timer_seam {
  public:
@@ -221,4 +221,4 @@ VIGIL_FOR_IO void post_handler_to(scheduler& sched, callback f, const site& from
 // with the message "vigil::" `call` ": " `advice`.
 timer_service& current_service(const char* call, const char* advice);
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

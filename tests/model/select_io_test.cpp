@@ -31,12 +31,12 @@ using vigil::io::detail::operation;
 using vigil::io::detail::readiness;
 using vigil::io::detail::stream_side;
 
-namespace vigil::io::inline VIGIL_ABI::detail {
+namespace VIGIL_IO_DETAIL {
 
 // The cancellation of the operation under test; without_asio.cpp calls it.
 extern std::function<void()> on_ask_to_end;
 
-}  // namespace vigil::io::inline VIGIL_ABI::detail
+}  // namespace VIGIL_IO_DETAIL
 
 namespace {
 

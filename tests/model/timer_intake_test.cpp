@@ -31,7 +31,7 @@ using vigil::detail::never;
 using vigil::detail::runtime_timer;
 using vigil::detail::timer_service;
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 struct test_access {
   // Leaves room for only `left` more entries, as if the others were dead ones that have
@@ -76,7 +76,7 @@ struct test_access {
   }
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL
 
 using programs::far;
 using programs::gate;

@@ -14,7 +14,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/execution_context.hpp>
 
-namespace vigil::io::inline VIGIL_ABI::detail {
+namespace VIGIL_IO_DETAIL {
 
 vigil::detail::fiber& fiber_that_may_wait() {
   return *vigil::detail::current_fiber();
@@ -71,4 +71,4 @@ boost::asio::execution_context& context_of_memory() noexcept {
   return only_context;
 }
 
-}  // namespace vigil::io::inline VIGIL_ABI::detail
+}  // namespace VIGIL_IO_DETAIL

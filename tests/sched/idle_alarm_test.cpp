@@ -6,7 +6,7 @@
 #include <atomic>
 #include <thread>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 struct test_access {
   static bool has_alarm(idle_workers& idle) {
@@ -21,7 +21,7 @@ struct test_access {
   }
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL
 
 using namespace vigil::testing_support;
 using vigil::detail::futex_watch;

@@ -16,7 +16,7 @@ using vigil::timer;
 using vigil::detail::runtime_timer;
 using vigil::detail::timer_service;
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 struct test_access {
   // Makes the next arming the one with that number.
@@ -25,7 +25,7 @@ struct test_access {
   }
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL
 
 namespace {
 

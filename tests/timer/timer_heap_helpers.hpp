@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // The heap never follows the pointer, so a number serves as a timer.
 inline runtime_timer* as_timer(std::uintptr_t id) {
@@ -31,4 +31,4 @@ inline std::vector<nanos> drain_keys(timer_heap& heap) {
   return keys;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

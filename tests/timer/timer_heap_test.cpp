@@ -14,7 +14,7 @@
 
 #include <doctest/doctest.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 std::uint64_t pick_seed() {
@@ -348,4 +348,4 @@ TEST_SUITE("timer_heap") {
   }
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class side_pool;
 
@@ -131,4 +131,4 @@ blocking_result<F> finish_blocking(side_pool* pool,
   }
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // A reference to a callable, for a call that ends before the callable does.
 class call_ref {
@@ -122,4 +122,4 @@ class callback {
   alignas(void*) std::byte storage_[room];
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

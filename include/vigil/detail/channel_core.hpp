@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 // How an operation on a channel ended.
 enum class channel_status : std::uint8_t {
@@ -78,4 +78,4 @@ VIGIL_API std::size_t capacity(const channel_core* c) noexcept;
 VIGIL_API channel_core* done_of(const context& ctx);
 
 }  // namespace detail
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Functions that are there only to be refused, with a message, where nothing else would
 // take the arguments. clang shows the text; g++ 12 shows the deleted function's default
@@ -154,4 +154,4 @@ class recv_iterator {
   mutable std::optional<T> value_;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

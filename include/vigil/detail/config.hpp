@@ -22,7 +22,14 @@
 // The ABI version is part of every mangled name.
 #define VIGIL_ABI v0
 
-namespace vigil::inline VIGIL_ABI::detail {
+// The namespaces, each as one word: tools that do not preprocess, such as ctags, take no
+// `inline` in a nested one, and would see nothing of what is inside.
+#define VIGIL_PUBLIC vigil::inline VIGIL_ABI
+#define VIGIL_DETAIL VIGIL_PUBLIC::detail
+#define VIGIL_IO vigil::io::inline VIGIL_ABI
+#define VIGIL_IO_DETAIL VIGIL_IO::detail
+
+namespace VIGIL_DETAIL {
 
 // False in a library that is built without the flight recorder, and for its users: then
 // nothing is left of it.
@@ -32,4 +39,4 @@ inline constexpr bool recorder_is_built = false;
 inline constexpr bool recorder_is_built = true;
 #endif
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

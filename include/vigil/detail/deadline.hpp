@@ -9,7 +9,7 @@
 #include <limits>
 #include <type_traits>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 struct clock;  // clock.hpp
 
@@ -51,4 +51,4 @@ std::int64_t to_deadline(const T& t) {
 }
 
 }  // namespace detail
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

@@ -8,7 +8,7 @@
 #include <limits>
 #include <type_traits>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 template <class D>
 concept duration_like = requires(const D& d) {
@@ -65,4 +65,4 @@ constexpr std::int64_t to_nanos(const D& d) {
   }
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <type_traits>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 [[noreturn]] VIGIL_API void throw_empty_function(const char* where);
 
@@ -30,4 +30,4 @@ constexpr void refuse_empty(const char* call, const F& f) {
   if (is_empty_function(f)) throw_empty_function(call);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -12,7 +12,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Holds the function with its arguments, and later, in the same place, the result until
 // join() takes it. Built on the fiber's own stack.
@@ -136,4 +136,4 @@ fiber_core* start(
   return start_by({}, options, detached, from, std::forward<F>(f), std::forward<Args>(args)...);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

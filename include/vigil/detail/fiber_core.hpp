@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 struct fiber_options;  // fiber.hpp
 
@@ -98,4 +98,4 @@ VIGIL_API void* find_local(const void* key);
 VIGIL_API void add_local(const void* key, void* value, void (*destroy)(void*) noexcept);
 
 }  // namespace detail
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class group_core;
 
@@ -191,4 +191,4 @@ class result_list {
   bool is_kept_ = false;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // retain(T*) and release(T*) count; they are found by their argument, so T may be
 // incomplete. A moved-from handle is empty.
@@ -48,4 +48,4 @@ class handle {
   T* object_ = nullptr;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

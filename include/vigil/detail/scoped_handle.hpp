@@ -6,7 +6,7 @@
 
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class timer_record;
 
@@ -60,4 +60,4 @@ class [[nodiscard]] scoped_handle {
   Handle handle_;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

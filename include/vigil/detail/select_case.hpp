@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // The functions poll, enqueue, retract and others of one kind of case;
 // src/sched/wait/case_table.hpp.
@@ -92,4 +92,4 @@ enum class choice : std::uint8_t {
 // std::invalid_argument, what the case throws.
 VIGIL_API std::size_t select(select_case* const* cases, std::size_t count, choice mode);
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

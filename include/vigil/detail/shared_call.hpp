@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Counted by retain() and release(), from any thread; the last one destroys it.
 struct shared_box {
@@ -99,4 +99,4 @@ class shared_call<R(A...)> {
   handle<box_type> box_;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -5,7 +5,7 @@
 
 #include <vigil/detail/config.hpp>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 struct site {
   const char* file;
@@ -65,4 +65,4 @@ VIGIL_API unsigned number_of_name(const char* text) noexcept;
   return {from.file, from.line, detail::number_of_name(name.text)};
 }
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

@@ -8,7 +8,7 @@
 
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 // One overload for each number of arguments, because the caller's place is the default
 // value of a parameter, and no parameter may follow a pack. The lists come in
@@ -125,4 +125,4 @@ auto spawn(const F&, const A&, const More&...) {
   static_assert(detail::checked_call<F, A, More...>::is_done);
 }
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

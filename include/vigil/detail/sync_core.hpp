@@ -9,7 +9,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 struct queued_wait;
 struct core_access;  // wait_cases.hpp
@@ -179,4 +179,4 @@ VIGIL_API std::uint64_t caller_id() noexcept;
 VIGIL_API bool begin_once(once_core& o, const wait_limit& limit);
 VIGIL_API void end_once(once_core& o, bool done) noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <exception>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class selecting;
 class task_core;  // src/task/task_core.hpp
@@ -156,4 +156,4 @@ class VIGIL_API task_wait {
   bool is_timed_ = false;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

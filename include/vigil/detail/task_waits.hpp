@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 namespace detail {
 
 // A wait for one case, which Derived has.
@@ -395,4 +395,4 @@ struct ask_stop {
 };
 
 }  // namespace detail
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class timeout_core;     // a list
 class timeout_table;    // lists by duration
@@ -55,4 +55,4 @@ VIGIL_API std::size_t expire_now(timeout_table* lists);
 VIGIL_API std::size_t size_of(const timeout_table* lists) noexcept;
 VIGIL_API std::size_t count_of(const timeout_table* lists) noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

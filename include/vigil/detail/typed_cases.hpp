@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 template <class F, class... Args>
 inline constexpr bool takes = std::is_invocable_v<F&, Args...>;
@@ -240,4 +240,4 @@ struct held_case final : any_case {
   channel_handle kept;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

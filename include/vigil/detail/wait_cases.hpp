@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Lets cases into the objects that they wait for.
 struct core_access {
@@ -316,4 +316,4 @@ bool wait_all_within(const wait_limit& limit, Handles&... all) {
   return detail::wait_all(ends_of(all...), limit);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -14,7 +14,7 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 class context;  // context.hpp
 
@@ -124,4 +124,4 @@ inline wait_limit cancelled_by(const context& ctx) {
 }
 
 }  // namespace detail
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

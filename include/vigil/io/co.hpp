@@ -35,7 +35,7 @@
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 
-namespace vigil::io::inline VIGIL_ABI {
+namespace VIGIL_IO {
 namespace co {
 
 // Reads some bytes, at least one unless the buffer is empty, and returns their number.
@@ -150,4 +150,4 @@ auto async_run(task<T> of, Token&& token) {
       std::move(of));
 }
 
-}  // namespace vigil::io::inline VIGIL_ABI
+}  // namespace VIGIL_IO

@@ -43,7 +43,7 @@
 #include <boost/asio/socket_base.hpp>
 #include <boost/system/system_error.hpp>
 
-namespace vigil::io::inline VIGIL_ABI {
+namespace VIGIL_IO {
 namespace detail {
 
 template <class Stream>
@@ -434,4 +434,4 @@ struct arrival_access {
 
 }  // namespace detail
 
-}  // namespace vigil::io::inline VIGIL_ABI
+}  // namespace VIGIL_IO

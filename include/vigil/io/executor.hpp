@@ -40,11 +40,11 @@
 #include <boost/asio/execution_context.hpp>
 #include <boost/asio/strand.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 struct outside_gate;
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL
 
-namespace vigil::io::inline VIGIL_ABI {
+namespace VIGIL_IO {
 namespace detail {
 
 // The runtime of an executor.
@@ -216,4 +216,4 @@ using fiber_executor = basic_fiber_executor<false, false>;
 // errors it throws.
 VIGIL_API fiber_executor executor();
 
-}  // namespace vigil::io::inline VIGIL_ABI
+}  // namespace VIGIL_IO

@@ -20,7 +20,7 @@
 
 #include <cstddef>
 
-namespace vigil::io::inline VIGIL_ABI {
+namespace VIGIL_IO {
 
 class idle_list;
 
@@ -95,4 +95,4 @@ class idle_list {
   timeout_list list_;
 };
 
-}  // namespace vigil::io::inline VIGIL_ABI
+}  // namespace VIGIL_IO

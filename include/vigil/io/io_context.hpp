@@ -25,7 +25,7 @@
 
 #include <boost/asio/io_context.hpp>
 
-namespace vigil::io::inline VIGIL_ABI {
+namespace VIGIL_IO {
 
 // Makes runtimes with these options wait inside `context`. Threads of the program may run
 // it as well, and several runtimes may share it. From its construction until its run has
@@ -64,4 +64,4 @@ VIGIL_API void restart(boost::asio::io_context& context);
 // guest_runtime cannot start its thread.
 VIGIL_API boost::asio::io_context& io_context();
 
-}  // namespace vigil::io::inline VIGIL_ABI
+}  // namespace VIGIL_IO

@@ -23,7 +23,7 @@
 #include <boost/asio/error.hpp>
 #include <boost/system/system_error.hpp>
 
-namespace vigil::io::inline VIGIL_ABI {
+namespace VIGIL_IO {
 
 class memory_acceptor {
  public:
@@ -72,4 +72,4 @@ class memory_acceptor {
   std::shared_ptr<detail::memory_backlog> backlog_;
 };
 
-}  // namespace vigil::io::inline VIGIL_ABI
+}  // namespace VIGIL_IO

@@ -30,7 +30,7 @@
 #include <boost/asio/execution/context.hpp>
 #include <boost/asio/execution_context.hpp>
 
-namespace vigil::io::inline VIGIL_ABI {
+namespace VIGIL_IO {
 namespace detail {
 
 VIGIL_API void start_in_program(const std::function<void()>& f);
@@ -66,4 +66,4 @@ class memory_executor {
   friend constexpr bool operator!=(memory_executor, memory_executor) noexcept { return false; }
 };
 
-}  // namespace vigil::io::inline VIGIL_ABI
+}  // namespace VIGIL_IO

@@ -30,7 +30,7 @@
 #include <boost/asio/async_result.hpp>
 #include <boost/system/error_code.hpp>
 
-namespace vigil::io::inline VIGIL_ABI {
+namespace VIGIL_IO {
 namespace detail {
 
 struct stream_access;
@@ -132,4 +132,4 @@ inline std::pair<memory_stream, memory_stream> memory_pipe(std::size_t capacity 
   return {memory_stream(back, there), memory_stream(there, back)};
 }
 
-}  // namespace vigil::io::inline VIGIL_ABI
+}  // namespace VIGIL_IO

@@ -37,7 +37,7 @@
 
 #include <boost/system/error_code.hpp>
 
-namespace vigil::io::inline VIGIL_ABI {
+namespace VIGIL_IO {
 
 template <class R>
 class pending {
@@ -205,4 +205,4 @@ template <class R, class F = vigil::detail::nothing>
   return detail::result_case<R, F>(detail::pending_access::core_of(p), std::move(f));
 }
 
-}  // namespace vigil::io::inline VIGIL_ABI
+}  // namespace VIGIL_IO

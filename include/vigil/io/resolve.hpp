@@ -28,7 +28,7 @@
 
 #include <netdb.h>
 
-namespace vigil::io::inline VIGIL_ABI {
+namespace VIGIL_IO {
 
 using addresses = boost::asio::ip::tcp::resolver::results_type;
 
@@ -136,4 +136,4 @@ auto resolve(std::string host, std::string service, Token&& token = use_fiber) {
       detail::initiate_lookup(), token, std::move(host), std::move(service));
 }
 
-}  // namespace vigil::io::inline VIGIL_ABI
+}  // namespace VIGIL_IO

@@ -27,7 +27,7 @@
 
 #include <utility>
 
-namespace vigil::io::inline VIGIL_ABI {
+namespace VIGIL_IO {
 
 // Taken when bytes can be read, at once if the buffers are empty. f takes their number,
 // or an error_code and it, or nothing. The errors are those of read_some(): eof, the read
@@ -60,4 +60,4 @@ template <class Stream, class Buffers, class F = vigil::detail::nothing>
       s, buffers, std::move(f));
 }
 
-}  // namespace vigil::io::inline VIGIL_ABI
+}  // namespace VIGIL_IO

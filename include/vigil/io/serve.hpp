@@ -44,7 +44,7 @@
 #include <boost/asio/socket_base.hpp>
 #include <boost/system/system_error.hpp>
 
-namespace vigil::io::inline VIGIL_ABI {
+namespace VIGIL_IO {
 
 struct serve_limits {
   // The number of connections at a time, at least 1. Further ones wait in the kernel's
@@ -337,4 +337,4 @@ void serve(Acceptor& acceptor,
   serve(background(), acceptor, std::move(handler), limits, from);
 }
 
-}  // namespace vigil::io::inline VIGIL_ABI
+}  // namespace VIGIL_IO

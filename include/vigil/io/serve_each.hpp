@@ -38,7 +38,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace vigil::io::inline VIGIL_ABI {
+namespace VIGIL_IO {
 
 // Whether a connection is kept when its handler returns.
 enum class afterwards : std::uint8_t { keep, close };
@@ -271,4 +271,4 @@ void serve_each(Acceptor& acceptor,
   serve_each<State>(background(), acceptor, std::move(handler), limits, from);
 }
 
-}  // namespace vigil::io::inline VIGIL_ABI
+}  // namespace VIGIL_IO

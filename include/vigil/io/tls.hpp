@@ -34,7 +34,7 @@
 #include <boost/asio/ssl/stream_base.hpp>
 #include <boost/system/system_error.hpp>
 
-namespace vigil::io::inline VIGIL_ABI {
+namespace VIGIL_IO {
 
 // The reasons, beside OpenSSL's, for which a client's handshake is refused.
 enum class tls_error {
@@ -237,7 +237,7 @@ class tls_stream {
   detail::tls_core<Stream> core_;
 };
 
-}  // namespace vigil::io::inline VIGIL_ABI
+}  // namespace VIGIL_IO
 
 template <>
 struct boost::system::is_error_code_enum<vigil::io::tls_error> : std::true_type {};

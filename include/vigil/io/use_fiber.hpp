@@ -30,7 +30,7 @@
 #include <vigil/detail/wait_limit.hpp>
 #include <vigil/io/detail/config.hpp>
 
-namespace vigil::io::inline VIGIL_ABI {
+namespace VIGIL_IO {
 namespace detail {
 
 struct token_access;
@@ -124,6 +124,6 @@ class use_fiber_t {
 
 inline constexpr use_fiber_t use_fiber{};
 
-}  // namespace vigil::io::inline VIGIL_ABI
+}  // namespace VIGIL_IO
 
 #include <vigil/io/detail/use_fiber.hpp>

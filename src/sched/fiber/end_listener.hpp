@@ -10,7 +10,7 @@
 
 #include <vigil/detail/config.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class end_listener {
  public:
@@ -35,4 +35,4 @@ class end_listener {
   atomic<bool> wanted_{false};
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

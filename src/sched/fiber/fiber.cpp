@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 fiber_core::fiber_core(scheduler& owner,
                        const stack& where,
@@ -58,4 +58,4 @@ void fiber_core::end_guards() noexcept {
   pinned = nullptr;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -31,7 +31,7 @@
 #include <exception>
 #include <string_view>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class scheduler;
 class worker;
@@ -290,4 +290,4 @@ inline void prefetch(const fiber& f) noexcept {
     __builtin_prefetch(block + at, 1);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -17,7 +17,7 @@
 #include <string>
 #include <system_error>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 using detail::current_fiber;
 using detail::current_scheduler;
@@ -443,4 +443,4 @@ no_park::~no_park() {
 
 }  // namespace this_fiber
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

@@ -10,7 +10,7 @@
 #include <exception>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 // Runs a fiber's function, and catches no exception but those that end it silently. For a
@@ -99,4 +99,4 @@ void dispose(fiber& f) noexcept {
   }
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

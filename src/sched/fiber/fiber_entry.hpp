@@ -4,7 +4,7 @@
 
 #include "sched/fiber/fiber.hpp"
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Runs from the first instruction on the fiber's stack to the last. `argument` is the
 // fiber.
@@ -19,4 +19,4 @@ void drop_outcome(fiber& f) noexcept;
 // Called when the last owner lets go: frees the control block and the stack.
 void dispose(fiber& f) noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

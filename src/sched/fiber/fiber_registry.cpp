@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 // Adds n unless the sum would be more than the limit. A caller that is refused never
@@ -82,4 +82,4 @@ std::uint64_t fiber_registry::take_id(worker* own) noexcept {
   return own->fiber_numbers.next++;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

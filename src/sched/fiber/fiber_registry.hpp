@@ -19,7 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class fiber_registry {
  public:
@@ -123,4 +123,4 @@ class fiber_registry {
   atomic<std::size_t> limited_{0};      // user fibers, counted if max_fibers is set
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -9,7 +9,7 @@
 
 #include <limits>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 constinit atomic<park_check> installed_park_check{nullptr};
 
@@ -180,4 +180,4 @@ void waiter::deliver(turn when) noexcept {
   }
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

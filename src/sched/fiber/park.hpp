@@ -34,7 +34,7 @@
 #include <vigil/detail/config.hpp>
 #include <vigil/detail/wait_limit.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Leaves the stack until ready(). The overload without a lock is for a fiber that is
 // found without one.
@@ -65,4 +65,4 @@ outcome wait(
 // Called after a wait for a lock that the end of a deadlocked run has ended.
 [[noreturn]] void throw_deadlock(fiber& self);
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

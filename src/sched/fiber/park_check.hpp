@@ -16,7 +16,7 @@
 extern "C" [[gnu::weak]] void __tsan_check_no_mutexes_held();
 #endif
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Why a fiber is looked at. `was_served`: by a call that may wait, but did not; the next
 // one may have to.
@@ -44,4 +44,4 @@ inline void about_to_leave(fiber& self, wait_reason why) noexcept {
     leave_with_care(self, why);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

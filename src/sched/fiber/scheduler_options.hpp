@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Options with the machine's defaults filled in (checked()), and those of the library's
 // own parts and tests.
@@ -19,4 +19,4 @@ struct scheduler_options : options {
   bool is_guest = false;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class fiber_core;
 
@@ -45,4 +45,4 @@ constexpr bool is_drawn(std::uint32_t mixed_id) noexcept {
   return mixed_id < std::uint32_t{1} << 26;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -8,7 +8,7 @@
 #include <exception>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // A shield lets on_unhandled wait: a stop of the fiber does not concern it.
 void report_unhandled(fiber& f, std::exception_ptr error) {
@@ -110,4 +110,4 @@ void report_of_handler(std::exception_ptr error) noexcept {
   }
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -7,7 +7,7 @@
 
 #include <exception>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Reports the exception. The runtime may have gone. Throws what options::on_unhandled
 // throws.
@@ -15,4 +15,4 @@ VIGIL_FOR_IO void report_unhandled(fiber& f, std::exception_ptr error);
 // The same at the bottom of a stack: an exception of on_unhandled ends the program.
 void report_finally(fiber& f, std::exception_ptr error) noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

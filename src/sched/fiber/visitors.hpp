@@ -15,7 +15,7 @@
 
 #include <thread>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class visitors {
  public:
@@ -47,4 +47,4 @@ class visit {
   visitors& visitors_;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -1,6 +1,6 @@
 #include "sched/fiber/written_name.hpp"
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 // Returns how many bytes form the character here, if a terminal shows it; 0 for a
@@ -49,4 +49,4 @@ void written_name::escape(char c) noexcept {
   text_[size_++] = digits[static_cast<unsigned char>(c) & 0xf];
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

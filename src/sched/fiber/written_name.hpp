@@ -6,7 +6,7 @@
 
 #include <cstddef>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Async-signal-safe. In a list of arguments it lives as long as the call.
 class written_name {
@@ -22,4 +22,4 @@ class written_name {
   char text_[4 * fiber_identity::name_room];
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

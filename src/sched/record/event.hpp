@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // "The fiber": the one whose `run` was the last in the same log; after a `leave`, none.
 enum class event_kind : std::uint8_t {
@@ -73,4 +73,4 @@ struct split_nanos {
   std::uint16_t rest;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

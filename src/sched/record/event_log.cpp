@@ -12,7 +12,7 @@
 
 #include <sys/mman.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 std::uint16_t detail_of(left_by how, const fiber_core* last) noexcept {
@@ -154,4 +154,4 @@ std::size_t event_log::copy(event* out) const noexcept {
   return end - begin - dropped;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -23,7 +23,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class fiber_core;
 
@@ -100,4 +100,4 @@ class event_log {
   alignas(cache_line) atomic<std::uint64_t> written_{0};
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -5,7 +5,7 @@
 
 #include <vigil/trace.hpp>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 
 namespace detail {
 
@@ -33,4 +33,4 @@ void region_ends() noexcept {
 
 }  // namespace detail
 
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC

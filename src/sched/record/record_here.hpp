@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Writes the event into the log of the calling worker; nothing on other threads.
 void record_here(event_kind kind, std::uint64_t value = 0) noexcept;
@@ -13,4 +13,4 @@ void record_here(event_kind kind, std::uint64_t value = 0) noexcept;
 // A context has ended by its deadline.
 void record_missed_deadline() noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -1,6 +1,6 @@
 #include "sched/record/record_trigger.hpp"
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 constinit record_triggers triggers;
 
@@ -26,4 +26,4 @@ void record_triggers::ran_long(std::uint64_t units, event_clock clock) const noe
   pull(trigger_kind::ran_long, by < most ? static_cast<nanos>(by) : never, clock);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

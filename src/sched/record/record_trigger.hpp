@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 enum class trigger_kind : std::uint8_t { timer_late, ran_long, deadline_missed };
 
@@ -67,4 +67,4 @@ class record_triggers {
 
 VIGIL_FOR_IO extern record_triggers triggers;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

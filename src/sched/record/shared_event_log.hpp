@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class shared_event_log {
  public:
@@ -35,4 +35,4 @@ class shared_event_log {
   event_log log_;  // written under the lock
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

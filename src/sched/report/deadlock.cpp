@@ -33,7 +33,7 @@
 
 #include <mutex>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 // Guards the list, and keeps each runtime in it from ending its run. Taken when a run
@@ -228,4 +228,4 @@ bool deadlock_finder::end_lock_waits() noexcept {
   return some;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class fiber_registry;
 class idle_workers;
@@ -76,4 +76,4 @@ class deadlock_finder {
   std::uint64_t seen_asleep_ = 0;  // guarded by deadlock.cpp's lock
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -10,7 +10,7 @@
 
 #include <string>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class dump_writer;
 class scheduler;
@@ -47,4 +47,4 @@ class dump_extension {
 // nullptr: none is installed. An extension lives for ever.
 VIGIL_FOR_IO extern atomic<const dump_extension*> installed_extension;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -4,7 +4,7 @@
 
 #include <sched.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 void dump_notes::add(dump_note& n) noexcept {
   const std::lock_guard guard(lock_);
@@ -29,4 +29,4 @@ void dump_notes::dump(dump_writer& out, nanos time) const noexcept {
     n->dump(out, time);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

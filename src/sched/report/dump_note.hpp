@@ -13,7 +13,7 @@
 
 #include <mutex>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class dump_writer;
 
@@ -43,4 +43,4 @@ class dump_notes {
   atomic<dump_note*> first_{nullptr};
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

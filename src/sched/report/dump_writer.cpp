@@ -9,7 +9,7 @@
 #include <poll.h>
 #include <unistd.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 dump_writer& dump_writer::text(const char* s) noexcept {
   while (*s != '\0')
@@ -117,4 +117,4 @@ dump_writer& dump_writer::file(const char* s) noexcept {
   return *this;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

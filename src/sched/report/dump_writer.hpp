@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <string>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Collects text and writes it out in pieces: to a descriptor, which is async-signal-safe,
 // or to a stream or a string, which is not.
@@ -42,4 +42,4 @@ class dump_writer {
   char buffer_[1024];
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

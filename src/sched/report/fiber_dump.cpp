@@ -12,7 +12,7 @@
 #include <cstdio>
 #include <cstring>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 place_in_words::place_in_words(const char* file, unsigned line) noexcept {
   const copied_text name(file);
@@ -193,4 +193,4 @@ const char* describe_fiber(const stack& where, char* text, std::size_t size) noe
   return "fiber_options::stack_size";
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

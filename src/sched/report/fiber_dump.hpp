@@ -13,7 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class scheduler;
 
@@ -56,4 +56,4 @@ struct place_in_words {
 // the setting that decides how large the stack is.
 const char* describe_fiber(const stack& where, char* text, std::size_t size) noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 // Copies the block as it is at this moment, each word read once: no pointer is torn.
@@ -109,4 +109,4 @@ bool is_unmoved(const stack& where, const fiber_snapshot& s) noexcept {
   return look_at(f.runs) == s.runs && look_at(f.magic) == fiber::live_magic && id_of(f) == s.id;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

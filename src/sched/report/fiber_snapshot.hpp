@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 struct fiber_snapshot {
   std::uint64_t id = 0;
@@ -57,4 +57,4 @@ VIGIL_FOR_IO bool is_measured(const stack& where) noexcept;
 // above.
 VIGIL_FOR_IO bool is_unmoved(const stack& where, const fiber_snapshot& s) noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

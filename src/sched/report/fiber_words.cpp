@@ -3,7 +3,7 @@
 #include "sched/fiber/written_name.hpp"
 #include "sched/report/fiber_dump.hpp"
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 fiber_words::fiber_words(std::uint64_t id, const char* name, const char* place) noexcept {
   char digits[21] = {};
@@ -36,4 +36,4 @@ void fiber_words::put(const char* part) noexcept {
 fiber_words_with_place::fiber_words_with_place(const fiber& f) noexcept
     : fiber_words(f.identity.id, f.identity.name, place_in_words(f).text) {}
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

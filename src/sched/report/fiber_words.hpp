@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Async-signal-safe. In a list of arguments it lives as long as the call.
 class fiber_words {
@@ -31,4 +31,4 @@ class fiber_words_with_place : public fiber_words {
   explicit fiber_words_with_place(const fiber& f) noexcept;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -8,7 +8,7 @@
 #include <array>
 #include <cstring>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 constexpr std::size_t shown = 64;
@@ -116,4 +116,4 @@ void scheduler::list_holders(dump_writer& out) noexcept {
   write_more(out, n);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

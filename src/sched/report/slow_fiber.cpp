@@ -10,7 +10,7 @@
 
 #include <pthread.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 slow_fibers::slow_fibers(nanos limit, std::size_t workers)
     : limit_(limit), workers_(workers), stretches_(std::make_unique<stretch[]>(workers)) {
@@ -114,4 +114,4 @@ void slow_fibers::body() noexcept {
   }
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

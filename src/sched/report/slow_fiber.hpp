@@ -17,7 +17,7 @@
 #include <memory>
 #include <thread>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class slow_fibers {
  public:
@@ -74,4 +74,4 @@ class slow_fibers {
   std::thread thread_;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -10,7 +10,7 @@
 #include <ctime>
 #include <string>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 void standstill::begin_run() noexcept {
   begin_instant();
@@ -107,4 +107,4 @@ void standstill::say(bool by_time) noexcept {
   }
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -12,7 +12,7 @@
 
 #include <pthread.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 constexpr nanos shortest_tick = 1'000'000;
@@ -106,4 +106,4 @@ void stuck_watch::report() noexcept {
   process_dump_running(2, of_.workers.front()->sched);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

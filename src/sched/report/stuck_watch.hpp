@@ -32,7 +32,7 @@
 #include <mutex>
 #include <thread>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class scheduler;
 
@@ -138,4 +138,4 @@ class stuck_watch {
   std::thread thread_;  // guarded by lock_
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -8,7 +8,7 @@
 
 #include <pthread.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 void* run_detached(void* argument) noexcept {
@@ -35,4 +35,4 @@ void start_detached(std::function<void()> f) {
   own.release();
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

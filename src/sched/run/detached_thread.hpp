@@ -6,7 +6,7 @@
 
 #include <functional>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // The thread is detached before it runs. std::thread::detach() comes after, and in glibc
 // it reads the thread's record, which may be gone if the thread has ended by then.
@@ -15,4 +15,4 @@ namespace vigil::inline VIGIL_ABI::detail {
 // exception that leaves f terminates the program.
 VIGIL_FOR_IO void start_detached(std::function<void()> f);
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -35,7 +35,7 @@
 #include <new>
 #include <thread>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 run_end::run_end(const parts& with) noexcept
     : settings_(with.settings),
@@ -283,4 +283,4 @@ void run_end::look_again() noexcept {
   if (w != nullptr) w->deliver();
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -3,7 +3,7 @@
 #include "sched/idle.hpp"
 #include "sched/report/deadlock.hpp"
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 void outside_work::end() noexcept {
   if ((announced_.fetch_sub(1) & low_half) != 1) return;
@@ -43,4 +43,4 @@ void outside_work::leave() noexcept {
   visitors_.leave();  // the last touch; the destructor waits for it
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -21,7 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class deadlock_finder;
 class idle_workers;
@@ -89,4 +89,4 @@ class outside_work {
   atomic<long> io_executors_{0};
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -20,7 +20,7 @@
 #include <pthread.h>
 #include <sched.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 // Guarded by process_lock.
@@ -164,4 +164,4 @@ thread_guard::~thread_guard() {
   this_guarded_thread.end();
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

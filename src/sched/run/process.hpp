@@ -6,7 +6,7 @@
 
 #include <vigil/detail/config.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class scheduler;
 struct runtime_slot;
@@ -35,4 +35,4 @@ class thread_guard {
   thread_guard& operator=(const thread_guard&) = delete;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -8,7 +8,7 @@
 
 #include <string>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 namespace {
 
@@ -72,4 +72,4 @@ void process_list_holders(dump_writer& out) noexcept {
   out.flush();
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class dump_writer;
 class fiber_core;
@@ -47,4 +47,4 @@ VIGIL_FOR_IO int process_thread_that_runs(const scheduler* s, const fiber_core& 
 // locks.
 void process_list_holders(dump_writer& out) noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -8,7 +8,7 @@
 
 #include <sched.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 atomic<int> own_threads{0};
@@ -99,4 +99,4 @@ process_last_step::~process_last_step() {
   last_steps.fetch_sub(1);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

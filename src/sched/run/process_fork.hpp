@@ -8,7 +8,7 @@
 
 #include <vigil/detail/config.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // Ends the program in a child that lacks threads.
 VIGIL_FOR_IO void process_check_fork(const char* call) noexcept;
@@ -44,4 +44,4 @@ void before_fork() noexcept;
 void in_parent() noexcept;
 void in_child() noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -11,7 +11,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 caught_signal caught[64];
 
@@ -105,4 +105,4 @@ void process_watch_signals(scheduler& s, signal_watcher& w) {
   }
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

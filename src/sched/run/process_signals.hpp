@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class scheduler;
 struct runtime_slot;
@@ -41,4 +41,4 @@ bool is_handler(const struct sigaction& installed, void (*handler)(int)) noexcep
 // installed since then stays.
 void put_back(int signal, void (*ours)(int), const struct sigaction& earlier) noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

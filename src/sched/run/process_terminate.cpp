@@ -15,7 +15,7 @@
 #include <exception>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 // The handlers that on_terminate() calls at its end; written under process_lock. A
@@ -122,4 +122,4 @@ void remove_terminate() noexcept {
   }
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

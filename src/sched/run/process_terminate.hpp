@@ -4,7 +4,7 @@
 
 #include <vigil/detail/config.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // To be called before std::terminate by code that has said itself what ends the program.
 void process_end_is_named() noexcept;
@@ -13,4 +13,4 @@ void process_end_is_named() noexcept;
 void install_terminate() noexcept;
 void remove_terminate() noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -10,7 +10,7 @@
 #include <dirent.h>
 #include <unistd.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 atomic<int> quiet_threads{0};
@@ -102,4 +102,4 @@ void process_threads_forget_quiet() noexcept {
   quiet_threads.store(0);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -12,7 +12,7 @@
 
 #include <cstddef>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // The number of all threads of the process.
 std::size_t process_thread_count() noexcept;
@@ -32,4 +32,4 @@ void process_threads_unlock() noexcept;
 // Called in a child that has none of the quiet threads.
 void process_threads_forget_quiet() noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -19,7 +19,7 @@
 
 #include <pthread.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 // The constructor of each of these classes changes the scheduler for the run, and the
@@ -325,4 +325,4 @@ void scheduler::start_system_fiber(const char* name, system_fibers::duty of, voi
   make_runnable(f);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -12,7 +12,7 @@
 
 #include <algorithm>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class run_bounds {
  public:
@@ -55,4 +55,4 @@ class run_bounds {
   nanos last_ = 0;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

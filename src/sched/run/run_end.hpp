@@ -26,7 +26,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class outside_work;
 class signal_hub;
@@ -218,4 +218,4 @@ class run_end final : public end_listener {
   list<grace_request, &grace_request::hook> graces_ VIGIL_GUARDED_BY(lock_);
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

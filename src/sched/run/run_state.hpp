@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // How far the end has come.
 enum class run_phase : std::uint8_t {
@@ -100,4 +100,4 @@ class run_state {
   atomic<nanos> gives_up_at_{0};
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -1,6 +1,6 @@
 #include "sched/run/running_runtimes.hpp"
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 slot_block first_slots;
 atomic<int> handlers_inside{0};
@@ -23,4 +23,4 @@ runtime_slot& free_slot() {
   return more->slots[0];
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <mutex>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class scheduler;
 
@@ -83,4 +83,4 @@ runtime_slot* slot_with(const scheduler* s) noexcept;
 // An empty slot. Caller: holds process_lock.
 runtime_slot& free_slot();
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class dump_writer;
 struct shown_tasks;  // task/shown_tasks.hpp
@@ -86,4 +86,4 @@ class runtime_parts {
   atomic<runtime_part*> all_[kinds]{};
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -9,7 +9,7 @@
 #include <optional>
 #include <thread>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 void side_calls::begin(side_call& c) noexcept {
   outside_.add();
@@ -116,4 +116,4 @@ void side_calls::name() noexcept {
   }
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

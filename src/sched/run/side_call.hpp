@@ -36,7 +36,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class end_listener;
 class idle_workers;
@@ -130,4 +130,4 @@ class side_calls {
   atomic<std::size_t> under_way_{0};
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -7,7 +7,7 @@
 
 #include <thread>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 void signal_hub::arrived(int signal) noexcept {
   // seq_cst: IA1 of idle.hpp; the handler then wakes all that may sleep.
@@ -75,4 +75,4 @@ void signal_hub::dismiss_watchers() noexcept {
   }
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -23,7 +23,7 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class deadlock_finder;
 class watch_slot;
@@ -97,4 +97,4 @@ class signal_hub {
   watcher_list watchers_ VIGIL_GUARDED_BY(lock_);
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

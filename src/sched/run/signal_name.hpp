@@ -6,7 +6,7 @@
 #include <csignal>
 #include <cstdio>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 struct signal_name {
   explicit signal_name(int signal) noexcept {
@@ -30,4 +30,4 @@ struct signal_name {
   char text[24] = "";
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -27,7 +27,7 @@
 
 #include <unistd.h>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 // A signal of stop_on ends the grace if the end, whatever its cause, began at least this
@@ -402,4 +402,4 @@ void run_end::stop_limit_passed(nanos waited) noexcept {
   fatal("shutdown: giving up");
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -2,7 +2,7 @@
 
 #include "base/atomic.hpp"
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 // The one that vigil::inspect::install() takes by default: it may be called later.
@@ -27,4 +27,4 @@ void process_leave_open(int signal) noexcept {
   open_signal.store(signal);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -7,7 +7,7 @@
 
 #include <csignal>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class without_signals {
  public:
@@ -24,4 +24,4 @@ class without_signals {
 // is SIGURG. Its handler may run on any thread.
 VIGIL_FOR_IO void process_leave_open(int signal) noexcept;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

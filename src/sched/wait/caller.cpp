@@ -11,7 +11,7 @@
 
 #include <string>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 caller::caller(const wait_limit& limit, mode m, const worker* on) noexcept
     : fiber_(on != nullptr ? on->current : nullptr), kept_(limit) {
@@ -105,4 +105,4 @@ void caller::throw_if_ended(outcome result) const {
   if (result == outcome::cancelled) throw_cancelled(*kept_.limit.cancelled_by);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -17,7 +17,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 VIGIL_FOR_IO worker* current_worker() noexcept;  // worker.hpp
 VIGIL_FOR_IO fiber* current_fiber() noexcept;    // worker.hpp
@@ -110,4 +110,4 @@ class caller {
   std::optional<thread_part> thread_;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -9,7 +9,7 @@
 #include <system_error>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // The nodes that a cancel has marked and that have something to end; each is kept.
 class cancel_node::marked {
@@ -248,4 +248,4 @@ void throw_cancelled(const cancel_node& node) {
   }
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -31,15 +31,15 @@
 #include <exception>
 #include <system_error>
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 namespace detail {
 
 class cancel_node;
 
 }  // namespace detail
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 enum class cancel_state : std::uint8_t {
   open,
@@ -55,9 +55,9 @@ struct cancel_callback {
   void (*run)(cancel_callback&) noexcept = nullptr;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL
 
-namespace vigil::inline VIGIL_ABI {
+namespace VIGIL_PUBLIC {
 namespace detail {
 
 // CN1 `state` changes from open once, under the node's lock. A thread that holds the lock
@@ -197,9 +197,9 @@ class cancel_node {
 };
 
 }  // namespace detail
-}  // namespace vigil::inline VIGIL_ABI
+}  // namespace VIGIL_PUBLIC
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // The error of a node whose deadline has passed. It is equivalent to errc::timed_out,
 // whose own text, "Connection timed out", is TCP's.
@@ -208,4 +208,4 @@ std::error_code deadline_passed() noexcept;
 // Throws `cancelled`, as a wait under a node that is done does.
 [[noreturn]] VIGIL_FOR_IO void throw_cancelled(const cancel_node& node);
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -34,7 +34,7 @@
 #include <new>
 #include <utility>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 // The lock of the queue in which a case waits: a spinlock, or the word of a wait_queue.
 // Several are taken in the order of their ranks, and of their addresses within a rank.
@@ -125,4 +125,4 @@ inline void keep_nothing(void*) noexcept {}
 // For a case that the thread which ended the wait has left nothing to do.
 inline void end_nothing(select_case&) noexcept {}
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -2,7 +2,7 @@
 
 #include "base/clock_source.hpp"
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 template <class Words>
 void basic_note<Words>::clear() noexcept {
@@ -40,4 +40,4 @@ bool basic_note<Words>::wake(waker origin) noexcept {
 template class basic_note<kernel_words>;
 template class basic_note<portable_words>;
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -22,7 +22,7 @@
 
 #include <vigil/detail/config.hpp>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 template <class Words>
 class VIGIL_FOR_IO basic_note {
@@ -52,4 +52,4 @@ extern template class basic_note<portable_words>;
 
 class note : public basic_note<words> {};
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 enum class wait_reason : std::uint8_t {
   none,
@@ -180,4 +180,4 @@ constexpr const char* case_name(wait_reason reason) noexcept {
   return to_string(reason);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

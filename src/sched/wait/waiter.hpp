@@ -30,7 +30,7 @@
 
 #include <cstdint>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 using fiber = fiber_core;
 class note;
@@ -172,4 +172,4 @@ struct queued_waiter : open_wait {
   const void* ahead = nullptr;  // for far_list
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

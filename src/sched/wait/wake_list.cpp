@@ -3,7 +3,7 @@
 #include "sched/scheduler.hpp"
 #include "sched/worker.hpp"
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 void wake_list::deliver_together() noexcept {
   const worker* const on = current_worker();
@@ -18,4 +18,4 @@ void wake_list::deliver_together() noexcept {
   if (!here.empty()) here.front()->sched->ready_all(here);
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

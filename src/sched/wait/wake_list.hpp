@@ -24,7 +24,7 @@
 
 #include <cstddef>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 class wake_list {
  public:
@@ -85,4 +85,4 @@ class wake_list {
   chain<waiter, &waiter::next_woken> claimed_;
 };
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

@@ -4,7 +4,7 @@
 
 #include <new>
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 namespace {
 
 constexpr std::align_val_t line{64};
@@ -29,4 +29,4 @@ void record_pool::cache::give(record_pool& pool, void* record) noexcept {
 
 void record_pool::cache::flush(record_pool&) noexcept {}
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

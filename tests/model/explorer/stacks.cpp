@@ -41,7 +41,7 @@ bool is_unused_stack(const void* address) noexcept {
 
 }  // namespace model
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 stack allocate_stack(std::size_t usable) {
   static_cast<void>(usable);  // one size is enough for a model test
@@ -103,4 +103,4 @@ void install_overflow_report(describe_stack) noexcept {}
 
 void remove_overflow_report() noexcept {}
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL

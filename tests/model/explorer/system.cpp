@@ -48,7 +48,7 @@ std::int64_t read_clock() {
 
 // --- in place of base/futex.cpp
 
-namespace vigil::inline VIGIL_ABI::detail {
+namespace VIGIL_DETAIL {
 
 void cpu_pause(unsigned) noexcept {
   model::pause_here(__builtin_return_address(0));
@@ -131,7 +131,7 @@ unsigned long set_thread_timer_slack(unsigned long) noexcept {
   return 0;
 }
 
-}  // namespace vigil::inline VIGIL_ABI::detail
+}  // namespace VIGIL_DETAIL
 
 // --- in place of the system's functions
 

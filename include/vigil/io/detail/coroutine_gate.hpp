@@ -46,7 +46,7 @@ class initiate_co_spawn;
 
 }  // namespace boost::asio::detail
 
-namespace vigil::io::inline VIGIL_ABI::detail {
+namespace VIGIL_IO_DETAIL {
 
 class coroutine_gate;  // src/io/coroutine_gate.cpp
 using gate_ref = std::shared_ptr<coroutine_gate>;
@@ -259,4 +259,4 @@ void initiate_operation(Initiation&& begin, Handler handler, Args&&... args) {
   }
 }
 
-}  // namespace vigil::io::inline VIGIL_ABI::detail
+}  // namespace VIGIL_IO_DETAIL

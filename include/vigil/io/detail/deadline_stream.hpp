@@ -28,7 +28,7 @@ namespace boost::asio::generic {
 class stream_protocol;
 }
 
-namespace vigil::io::inline VIGIL_ABI::detail {
+namespace VIGIL_IO_DETAIL {
 
 // The calls of one direction of a stream, one after the other.
 class turns {
@@ -221,4 +221,4 @@ std::size_t try_write(Stream& s, const Buffers& buffers, boost::system::error_co
   }
 }
 
-}  // namespace vigil::io::inline VIGIL_ABI::detail
+}  // namespace VIGIL_IO_DETAIL

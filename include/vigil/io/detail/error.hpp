@@ -11,7 +11,7 @@
 #include <boost/system/error_code.hpp>
 #include <boost/system/system_error.hpp>
 
-namespace vigil::io::inline VIGIL_ABI::detail {
+namespace VIGIL_IO_DETAIL {
 
 // Whether an error says that an operation was cancelled: operation_aborted, an Asio
 // channel's channel_cancelled, any code equal to errc::operation_canceled; or an
@@ -39,4 +39,4 @@ auto or_throw(const char* call, F f) {
   }
 }
 
-}  // namespace vigil::io::inline VIGIL_ABI::detail
+}  // namespace VIGIL_IO_DETAIL

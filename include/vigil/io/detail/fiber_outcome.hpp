@@ -15,7 +15,7 @@
 #include <boost/asio/error.hpp>
 #include <boost/system/system_error.hpp>
 
-namespace vigil::io::inline VIGIL_ABI::detail {
+namespace VIGIL_IO_DETAIL {
 
 // The request that a call makes.
 struct call_terms {
@@ -156,4 +156,4 @@ struct outcome_of {
   }
 };
 
-}  // namespace vigil::io::inline VIGIL_ABI::detail
+}  // namespace VIGIL_IO_DETAIL

@@ -33,7 +33,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace vigil::io::inline VIGIL_ABI::detail {
+namespace VIGIL_IO_DETAIL {
 
 class kept_connections;
 
@@ -106,4 +106,4 @@ class VIGIL_API kept_connections {
   const std::unique_ptr<part> part_;
 };
 
-}  // namespace vigil::io::inline VIGIL_ABI::detail
+}  // namespace VIGIL_IO_DETAIL

@@ -14,7 +14,7 @@
 #include <boost/asio/error.hpp>
 #include <boost/system/error_code.hpp>
 
-namespace vigil::io::inline VIGIL_ABI::detail {
+namespace VIGIL_IO_DETAIL {
 
 class memory_backlog {
  public:
@@ -155,4 +155,4 @@ struct initiate_memory_accept {
   std::shared_ptr<memory_backlog> backlog;
 };
 
-}  // namespace vigil::io::inline VIGIL_ABI::detail
+}  // namespace VIGIL_IO_DETAIL

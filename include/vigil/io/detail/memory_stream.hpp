@@ -22,7 +22,7 @@
 #include <boost/asio/error.hpp>
 #include <boost/asio/post.hpp>
 
-namespace vigil::io::inline VIGIL_ABI::detail {
+namespace VIGIL_IO_DETAIL {
 
 // One direction of a pipe.
 class memory_half {
@@ -353,4 +353,4 @@ struct initiate_memory_wait {
   }
 };
 
-}  // namespace vigil::io::inline VIGIL_ABI::detail
+}  // namespace VIGIL_IO_DETAIL

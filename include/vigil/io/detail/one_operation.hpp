@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <new>
 
-namespace vigil::io::inline VIGIL_ABI::detail {
+namespace VIGIL_IO_DETAIL {
 
 template <std::size_t Room>
 class one_operation_of {
@@ -72,4 +72,4 @@ class one_operation_allocator {
   one_operation_of<Room>* memory_;
 };
 
-}  // namespace vigil::io::inline VIGIL_ABI::detail
+}  // namespace VIGIL_IO_DETAIL

@@ -21,7 +21,7 @@
 #include <boost/asio/execution_context.hpp>
 #include <boost/system/error_code.hpp>
 
-namespace vigil::io::inline VIGIL_ABI::detail {
+namespace VIGIL_IO_DETAIL {
 
 using vigil::detail::wait_limit;
 
@@ -211,4 +211,4 @@ class operation_executor {
   ref operation_;
 };
 
-}  // namespace vigil::io::inline VIGIL_ABI::detail
+}  // namespace VIGIL_IO_DETAIL

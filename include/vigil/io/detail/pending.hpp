@@ -24,7 +24,7 @@
 #include <boost/asio/error.hpp>
 #include <boost/system/system_error.hpp>
 
-namespace vigil::io::inline VIGIL_ABI {
+namespace VIGIL_IO {
 
 template <class R>
 class pending;
@@ -256,7 +256,7 @@ class result_case : public vigil::detail::select_case {
 };
 
 }  // namespace detail
-}  // namespace vigil::io::inline VIGIL_ABI
+}  // namespace VIGIL_IO
 
 namespace boost::asio {
 

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace vigil::io::inline VIGIL_ABI::detail {
+namespace VIGIL_IO_DETAIL {
 
 inline const void* shown_descriptor(int descriptor) noexcept {
   if (descriptor < 0) return nullptr;
@@ -33,4 +33,4 @@ const void* shown_object(Object& o) noexcept {
   }
 }
 
-}  // namespace vigil::io::inline VIGIL_ABI::detail
+}  // namespace VIGIL_IO_DETAIL

@@ -23,7 +23,7 @@
 #include <boost/system/error_code.hpp>
 #include <boost/system/system_error.hpp>
 
-namespace vigil::io::inline VIGIL_ABI::detail {
+namespace VIGIL_IO_DETAIL {
 
 VIGIL_API extern const vigil::detail::case_table stream_case_table;
 
@@ -236,4 +236,4 @@ class typed_stream_case final : public stream_case {
   [[no_unique_address]] F f_;
 };
 
-}  // namespace vigil::io::inline VIGIL_ABI::detail
+}  // namespace VIGIL_IO_DETAIL

@@ -21,7 +21,7 @@
 #include <boost/asio/ssl/stream_base.hpp>
 #include <boost/asio/write.hpp>
 
-namespace vigil::io::inline VIGIL_ABI::detail {
+namespace VIGIL_IO_DETAIL {
 
 // One connection of OpenSSL between two buffers in memory. No call waits; the error
 // `would_block` asks for input. One call at a time.
@@ -434,4 +434,4 @@ class tls_core {
   std::unique_ptr<state> state_;
 };
 
-}  // namespace vigil::io::inline VIGIL_ABI::detail
+}  // namespace VIGIL_IO_DETAIL

@@ -27,7 +27,7 @@
 #include <boost/asio/system_executor.hpp>
 #include <boost/system/system_error.hpp>
 
-namespace vigil::io::inline VIGIL_ABI::detail {
+namespace VIGIL_IO_DETAIL {
 
 // --- The request of a token, however it is wrapped.
 
@@ -305,7 +305,7 @@ class fiber_result<Token, R(As...) & noexcept(Noexcept)> : public fiber_result<T
 template <class Token, class R, class... As, bool Noexcept>
 class fiber_result<Token, R(As...) && noexcept(Noexcept)> : public fiber_result<Token, R(As...)> {};
 
-}  // namespace vigil::io::inline VIGIL_ABI::detail
+}  // namespace VIGIL_IO_DETAIL
 
 namespace boost::asio {
 
