@@ -170,15 +170,15 @@ bool find_build_id(std::uintptr_t at, std::size_t size, build_id& out) noexcept 
   const std::uintptr_t end = at + size;
   while (end - at >= sizeof(ElfW(Nhdr))) {
     ElfW(Nhdr) note;
-    if (!read_memory(reinterpret_cast<const void*>(at), &note, sizeof note)) return false;
+    if (!read_loaded(reinterpret_cast<const void*>(at), &note, sizeof note)) return false;
     const std::uintptr_t name = at + sizeof note;
     const std::uintptr_t description = name + padded(note.n_namesz);
     char owner[4] = {};
     if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == sizeof owner &&
-        read_memory(reinterpret_cast<const void*>(name), owner, sizeof owner) &&
+        read_loaded(reinterpret_cast<const void*>(name), owner, sizeof owner) &&
         std::memcmp(owner, "GNU", sizeof owner) == 0) {
       const std::size_t n = std::min<std::size_t>(note.n_descsz, build_id::most);
-      if (!read_memory(reinterpret_cast<const void*>(description), out.bytes, n)) return false;
+      if (!read_loaded(reinterpret_cast<const void*>(description), out.bytes, n)) return false;
       out.size = n;
       return true;
     }
@@ -194,14 +194,14 @@ bool find_build_id(std::uintptr_t at, std::size_t size, build_id& out) noexcept 
 build_id build_id_of(const code_module& m) noexcept {
   build_id out;
   ElfW(Ehdr) head;
-  if (!read_memory(reinterpret_cast<const void*>(m.mapping), &head, sizeof head) ||
+  if (!read_loaded(reinterpret_cast<const void*>(m.mapping), &head, sizeof head) ||
       std::memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_phentsize != sizeof(ElfW(Phdr))) {
     return out;
   }
   for (unsigned i = 0; i < head.e_phnum; ++i) {
     ElfW(Phdr) segment;
     const std::uintptr_t at = m.mapping + head.e_phoff + i * sizeof segment;
-    if (!read_memory(reinterpret_cast<const void*>(at), &segment, sizeof segment)) return out;
+    if (!read_loaded(reinterpret_cast<const void*>(at), &segment, sizeof segment)) return out;
     if (segment.p_type == PT_NOTE &&
         find_build_id(m.loaded + segment.p_vaddr, segment.p_memsz, out)) {
       return out;
