@@ -128,11 +128,11 @@ struct debug_layout {
     VIGIL_OFFSET(fiber_core, state);
     VIGIL_OFFSET(fiber_core, role);
     VIGIL_OFFSET(fiber_core, pinned);
-    VIGIL_OFFSET(fiber_core, shown.reason);
-    VIGIL_OFFSET(fiber_core, shown.object);
-    VIGIL_OFFSET(fiber_core, shown.ends_with);
-    VIGIL_OFFSET(fiber_core, shown.since);
-    VIGIL_OFFSET(fiber_core, shown.until);
+    VIGIL_OFFSET(fiber_core, present.reason);
+    VIGIL_OFFSET(fiber_core, present.object);
+    VIGIL_OFFSET(fiber_core, present.ends_with);
+    VIGIL_OFFSET(fiber_core, present.since);
+    VIGIL_OFFSET(fiber_core, present.until);
     VIGIL_OFFSET(fiber_core, stop_flag);
     VIGIL_OFFSET(fiber_core, sched);
     VIGIL_OFFSET(fiber_core, identity.id);

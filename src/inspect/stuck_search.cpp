@@ -43,8 +43,8 @@ bool stuck_search::may_be_stuck(const fiber& f) const noexcept {
     return false;
   // Somebody has ended the wait, and is about to say so.
   if (f.self.outcome() != outcome::open) return false;
-  if (f.shown.until.load() != never || !is_for_others(f.shown.reason.load())) return false;
-  if (f.stop_flag.load() && !is_for_lock(f.shown.reason.load())) return false;
+  if (f.present.until.load() != never || !is_for_others(f.present.reason.load())) return false;
+  if (f.stop_flag.load() && !is_for_lock(f.present.reason.load())) return false;
   const runtime* const r = runtime_of(f);
   return r != nullptr && r->goes_on && !r->is_observer && f.role != fiber_role::timer;
 }
@@ -66,7 +66,7 @@ void stuck_search::add_fibers() {
           e.runs = f.runs.load();
           e.is_candidate = self.may_be_stuck(f);
           e.is_live = !e.is_candidate;
-          e.is_for_lock = detail::is_for_lock(f.shown.reason.load());
+          e.is_for_lock = detail::is_for_lock(f.present.reason.load());
           const runtime* const r = self.runtime_of(f);
           e.is_observers = r != nullptr && r->is_observer;
           e.has_handle = f.role != fiber_role::main && f.life.handle.load() == handle_state::held;

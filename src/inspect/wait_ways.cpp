@@ -183,10 +183,10 @@ bool read_wait_ways(const fiber& f,
                     const cancel_node* root,
                     object_table& objects,
                     own_vector<wait_way>& out) {
-  if (const birth* const context = f.shown.ends_with.load()) {
+  if (const birth* const context = f.present.ends_with.load()) {
     if (!add_context(object_view::context_with(*context), root, objects, out)) return false;
   }
-  return add_object(f.shown.reason.load(), f.shown.object.load(), root, objects, out);
+  return add_object(f.present.reason.load(), f.present.object.load(), root, objects, out);
 }
 
 }  // namespace VIGIL_DETAIL

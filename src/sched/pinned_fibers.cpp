@@ -20,9 +20,10 @@ void pinned_fibers::remove(fiber& f) noexcept {
 pinned_fibers::wait pinned_fibers::wait_of(fiber& f, bool parks) noexcept {
   const bool waits_timed = std::exchange(f.waits.timed, false);
   if (!parks || f.waits.cancellable || waits_timed) return wait::bounded;
-  if (f.shown.until.load(order::relaxed) != never) return wait::bounded;  // ordering: its own words
+  // ordering: its own worker reads them.
+  if (f.present.until.load(order::relaxed) != never) return wait::bounded;
   // ordering: as above.
-  return f.shown.reason.load(order::relaxed) == wait_reason::join ? wait::join : wait::open;
+  return f.present.reason.load(order::relaxed) == wait_reason::join ? wait::join : wait::open;
 }
 
 void pinned_fibers::note_wait(fiber& f, bool parks) noexcept {

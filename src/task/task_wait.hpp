@@ -117,7 +117,7 @@ struct task_wait::select_part {
 
 // Shows the wait in dumps.
 inline void show(task_core& t, wait_reason why, const void* object) noexcept {
-  // ordering: the dump's fields; nothing hangs on them.
+  // ordering: for dumps; nothing hangs on them.
   t.since.store(t.service.sched().clock.coarse_now(), order::relaxed);
   t.object.store(object, order::relaxed);  // ordering: as above
   t.reason.store(why, order::relaxed);     // ordering: as above
@@ -133,7 +133,7 @@ class announcement {
 
   ~announcement() {
     if (stands_) return;
-    task_.reason.store(wait_reason::none, order::relaxed);  // ordering: the dump's field
+    task_.reason.store(wait_reason::none, order::relaxed);  // ordering: for dumps
     task_.next = {};
     task_.wanted = task_core::step::transfer;
   }

@@ -27,8 +27,8 @@ fiber& make_system_fiber(
   f.table = &table;
   sched.fibers.count_system(1);
   sched.adopt(f);
-  f.shown.reason.store(role == fiber_role::timer ? wait_reason::timer_empty
-                                                 : wait_reason::idle_runner);
+  f.present.reason.store(role == fiber_role::timer ? wait_reason::timer_empty
+                                                   : wait_reason::idle_runner);
   f.state.store(fiber_state::parked);
   f.park_state.store(park_word::parked);
   return f;

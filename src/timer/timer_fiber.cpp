@@ -73,9 +73,9 @@ void timer_fiber::body() noexcept {
     }
     const nanos next = with_.board.next_deadline.load();
     const wait_reason reason = next == never ? wait_reason::timer_empty : wait_reason::timer_note;
-    // ordering: the dump's fields.
-    self.shown.reason.store(reason, order::relaxed);
-    self.shown.until.store(next, order::relaxed);  // ordering: as above
+    // ordering: present_wait; published by fiber::has_left().
+    self.present.reason.store(reason, order::relaxed);
+    self.present.until.store(next, order::relaxed);  // ordering: as above
     current_worker()->leave_to(more ? after_switch::timer_fiber_turn
                                     : after_switch::park_timer_fiber);
   }

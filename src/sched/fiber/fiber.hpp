@@ -97,14 +97,16 @@ struct fiber_waits {
   bool open = false;         // its worker counts it in open_
 };
 
-// A fiber's present wait as the dump and pinned_fibers::note_wait see it. Written by the
-// fiber without order: nothing hangs on it.
-struct shown_wait {
+// A fiber's present wait. Others decide by it: the worker of a pinned fiber, the end of a
+// run, the search for stuck fibers. Written by the fiber before it leaves its worker: the
+// worker, and a reader that has acquired `state`, find this wait; any other reader finds
+// some wait of the fiber's.
+struct present_wait {
   atomic<wait_reason> reason{wait_reason::none};
   atomic<const void*> object{nullptr};      // awaited::object
   atomic<const birth*> ends_with{nullptr};  // of the context that ends it as well
-  atomic<nanos> since{0};
   atomic<nanos> until{never};
+  atomic<nanos> since{0};  // for the dump alone: nothing hangs on it
 };
 
 // Whether park_check has looked at the call under way: only while it is to look at each
@@ -228,7 +230,7 @@ class fiber_core {
 
   // --- waiting
   waiter self{*this};
-  shown_wait shown;
+  present_wait present;
 
   // --- stopping
   atomic<bool> stop_flag{false};  // request_stop(); never taken back

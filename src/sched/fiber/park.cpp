@@ -25,11 +25,11 @@ namespace {
 
 void park_on(fiber& self, awaited what, spinlock* lock) noexcept {
   about_to_leave(self, what.reason);
-  // ordering: the dump's fields; nothing hangs on them.
-  self.shown.object.store(what.object, order::relaxed);
-  self.shown.reason.store(what.reason, order::relaxed);
+  // ordering: present_wait; published by fiber::has_left().
+  self.present.object.store(what.object, order::relaxed);
+  self.present.reason.store(what.reason, order::relaxed);
   current_worker()->leave_to(after_switch::park, lock);
-  self.shown.reason.store(wait_reason::none, order::relaxed);  // ordering: as above
+  self.present.reason.store(wait_reason::none, order::relaxed);  // ordering: as above
 }
 
 // Parks with an entry under a node. A function of its own, so that the frames of other
@@ -45,10 +45,10 @@ void park_on(fiber& self, awaited what, spinlock* lock) noexcept {
     return;
   }
   self.waits.cancellable = true;
-  self.shown.ends_with.store(&node.made_at, order::relaxed);  // ordering: the dump's field
+  self.present.ends_with.store(&node.made_at, order::relaxed);  // ordering: present_wait
   park_on(self, what, lock);
   self.waits.cancellable = false;
-  self.shown.ends_with.store(nullptr, order::relaxed);  // ordering: as above
+  self.present.ends_with.store(nullptr, order::relaxed);  // ordering: as above
   node.end_wait(entry);
 }
 
@@ -64,15 +64,15 @@ outcome wait_within(fiber& self,
   // make the wait shorter. For an absolute deadline only the dump needs the time.
   const nanos now = limit.is_relative() ? sched.clock.now() : sched.clock.coarse_now();
   const nanos deadline = limit.as_deadline(now);
-  // ordering: the dump's fields; nothing hangs on them.
-  self.shown.since.store(now, order::relaxed);
+  // ordering: for the dump; nothing hangs on it.
+  self.present.since.store(now, order::relaxed);
   const bool timed = deadline != never;
   if (timed) {
-    self.shown.until.store(deadline, order::relaxed);  // ordering: as above
+    self.present.until.store(deadline, order::relaxed);  // ordering: present_wait
     try {
       sched.timers().arm(w, t, deadline);
     } catch (...) {
-      self.shown.until.store(never, order::relaxed);  // ordering: the dump's field
+      self.present.until.store(never, order::relaxed);  // ordering: present_wait
       if (w.claim(t, outcome::cancelled)) {
         if (lock != nullptr) lock->unlock();
         throw;
@@ -94,7 +94,7 @@ outcome wait_within(fiber& self,
   const outcome ended = w.outcome();
   if (timed) {
     if (ended != outcome::timeout) sched.timers().disarm(w);
-    self.shown.until.store(never, order::relaxed);  // ordering: the dump's field
+    self.present.until.store(never, order::relaxed);  // ordering: present_wait
   }
   return ended;
 }

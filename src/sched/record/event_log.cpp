@@ -17,7 +17,7 @@ namespace {
 
 std::uint16_t detail_of(left_by how, const fiber_core* last) noexcept {
   const auto reason = how == left_by::park && last != nullptr
-                          ? last->shown.reason.load(order::relaxed)  // ordering: its own worker
+                          ? last->present.reason.load(order::relaxed)  // ordering: its own worker
                           : wait_reason::none;
   return static_cast<std::uint16_t>(static_cast<unsigned>(how) << 8 |
                                     static_cast<unsigned>(reason));

@@ -56,11 +56,11 @@ bool take_snapshot(const stack& where, fiber_snapshot& s) noexcept {
   s.id = f->identity.id;
   s.parent = f->identity.parent;
   s.role = f->role;
-  s.reason = f->shown.reason.load();
-  s.object = f->shown.object.load();
-  s.ends_with = f->shown.ends_with.load();
-  s.since = f->shown.since.load();
-  s.until = f->shown.until.load();
+  s.reason = f->present.reason.load();
+  s.object = f->present.object.load();
+  s.ends_with = f->present.ends_with.load();
+  s.since = f->present.since.load();
+  s.until = f->present.until.load();
   s.pinned = f->pinned != nullptr;
   s.stopped = f->stop_flag.load();
   s.resumes_at = f->side.resumes_at();

@@ -26,7 +26,7 @@ struct seen_fiber {
 // Copies the fields racing with the fiber, which may be giving itself a name.
 VIGIL_NO_SANITIZE_THREAD void copy_of(const fiber& f, seen_fiber& s) noexcept {
   s.id = f.identity.id;
-  s.reason = f.shown.reason.load();
+  s.reason = f.present.reason.load();
   s.state = f.state.load();
   s.callback = f.role == fiber_role::runner;
   s.file = f.identity.file;

@@ -159,7 +159,7 @@ bool waits_in_user_code(const fiber& f) noexcept {
   if (f.state.load(order::acquire) == fiber_state::running) return false;
   using enum wait_reason;
   // ordering: as above.
-  const wait_reason why = f.shown.reason.load(order::relaxed);
+  const wait_reason why = f.present.reason.load(order::relaxed);
   const bool is_ours = why == timer_empty || why == timer_note || why == idle_runner ||
                        why == wait_reason::shutdown || why == all_done;
   return !is_ours && why != mutex && why != shared_mutex_write && why != shared_mutex_read;

@@ -184,7 +184,7 @@ bool run_end::waits_for_stop_signal() noexcept {
   {
     const lock_guard guard(lock_);
     if (main_fiber_ == nullptr) return false;
-    const wait_reason reason = main_fiber_->shown.reason.load();
+    const wait_reason reason = main_fiber_->present.reason.load();
     if (reason == wait_reason::sleep || reason == wait_reason::select_none) return true;
   }
   cancel_node* const top = root.load();
@@ -294,7 +294,7 @@ void run_end::tell_of_main() noexcept {
     if (main_fiber_ == nullptr || state_.stopping()) return;
     unnamed_.is_told = true;
     state = main_fiber_->state.load();
-    reason = main_fiber_->shown.reason.load();
+    reason = main_fiber_->present.reason.load();
     ago = now - since_.load();
     left = grace_until() - now;
   }
@@ -374,7 +374,7 @@ void run_end::stop_limit_passed(nanos waited) noexcept {
   fibers_.for_each([this, self](const fiber& f) {
     if (&f == self) return;
     const fiber_state state = f.state.load();
-    const wait_reason reason = f.shown.reason.load();
+    const wait_reason reason = f.present.reason.load();
     const bool in_root = root_cancels_.load() != 0 && reason != wait_reason::shutdown &&
                          (f.role == fiber_role::main || &f == stopper_fiber_.load());
     // A runner of tasks may wait in one of them.
