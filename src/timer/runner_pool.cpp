@@ -112,14 +112,12 @@ void runner_pool::run_once(fiber& self, timer_record& t, nanos due_until) {
   while (deadline > 0 && deadline <= due_until) {
     const auto begun = t.begin_run();
     if (begun == timer_record::begun::no) break;
-    bool claimed = false;
     if (begun == timer_record::begun::after_lift) [[unlikely]]
       with_.stops.note_run(self, t);
-    if (begun == timer_record::begun::halted) [[unlikely]] {
-      deadline = with_.stops.hold_back(t);
-    } else {
-      const keepalive::change change(with_.kept_alive,
-                                     t);  // the runner itself holds the program by now
+    bool claimed = false;
+    {
+      // The runner itself holds the program by now.
+      const keepalive::change change(with_.kept_alive, t);
       claimed = t.when.compare_exchange_strong(deadline, runtime_timer::idle);
     }
     if (claimed) {
@@ -150,11 +148,6 @@ void runner_pool::run_periodic(fiber& self, timer_record& t, nanos due_until) {
     if (begun == timer_record::begun::no) break;
     if (begun == timer_record::begun::after_lift) [[unlikely]]
       with_.stops.note_run(self, t);
-    if (begun == timer_record::begun::halted) [[unlikely]] {
-      deadline = with_.stops.hold_back(t);
-      with_.stops.end_run(t);
-      continue;
-    }
     // The next deadline is in force before the call, so stop() and reset() work in it.
     with_.heap.draw_tie(t);
     const bool claimed = t.when.compare_exchange_strong(deadline, next);

@@ -81,12 +81,6 @@ bool stop_waiters::is_awaited(const timer_record& t) const noexcept {
   return false;
 }
 
-nanos stop_waiters::hold_back(timer_record& t) noexcept {
-  const lock_guard guard(lock_);
-  if (is_halted(t)) take_back(t);
-  return t.when.load();
-}
-
 void stop_waiters::note_run(fiber& self, const timer_record& t) noexcept {
   const lock_guard guard(lock_);
   self.callback_after = t.last_lift;

@@ -5,14 +5,14 @@
 // callback uses.
 //
 // The rule. A caller that has to wait halts the timer: it sets a bit in `uses`, which
-// also counts the runs, and only then stops it. While the bit is set nothing is armed
-// and no run begins.
+// also counts the runs, and only then stops it. While the bit is set nothing is armed.
 //
 // SW1 The bit changes under the lock. It is set only while a run is under way, and the
 //     end of the last run clears it: the change that ends a run returns the bit.
 // SW2 An arming looks at must_ask, exchanges `when`, and looks once more; the halt sets
 //     must_ask, then exchanges `when`. So an arming that the halt's own stop misses sees
-//     it, and is taken back. A run that would claim it meanwhile sees the bit.
+//     it, and is taken back. A run that has claimed it meanwhile counts as begun before
+//     the halt: it is waited for, and arms nothing.
 // SW3 When the last caller has given up and a run is still under way, others who arm the
 //     timer lift the halt, and number the lift. Runs that begin from then on take the
 //     number; one without it was given up, and arms nothing.
@@ -36,10 +36,6 @@ class stop_waiters {
   // Ends a run of t, and destroys its callback if nothing can need it any more (TR1).
   // Caller: holds a reference to the record beyond this call.
   void end_run(timer_record& t) noexcept VIGIL_EXCLUDES(lock_);
-
-  // Takes back an arming that a run was about to claim when it found t halted. Returns
-  // `when`: a deadline if t is halted no longer. Caller: a run that is counted.
-  nanos hold_back(timer_record& t) noexcept VIGIL_EXCLUDES(lock_);
 
   // Notes the last lift of t. Caller: has begun to be counted after it.
   void note_run(fiber& self, const timer_record& t) noexcept VIGIL_EXCLUDES(lock_);

@@ -80,7 +80,6 @@ class timer_record : public runtime_timer {
   enum class begun : std::uint8_t {
     yes,
     after_lift,  // yes: see stop_waiters::note_run()
-    halted,      // counted, but not to claim the timer: see stop_waiters::hold_back()
     no,          // not counted: the callback has been destroyed
   };
 
@@ -88,9 +87,8 @@ class timer_record : public runtime_timer {
   begun begin_run() noexcept {
     const std::uint64_t before = uses.fetch_add(run);
     if ((before & all_runs) == all_runs) too_many("runs at once");
-    if ((before & (callback_destroyed | halted | lifted)) == 0) return begun::yes;
-    if ((before & callback_destroyed) == 0)
-      return (before & halted) != 0 ? begun::halted : begun::after_lift;
+    if ((before & (callback_destroyed | lifted)) == 0) return begun::yes;
+    if ((before & callback_destroyed) == 0) return begun::after_lift;
     // A run of a destroyed callback that is counted for a moment does no harm.
     uses.fetch_sub(run);
     return begun::no;
