@@ -104,12 +104,15 @@ namespace {
         "zero; to end it, call stop()");
   }
   const nanos before = t.period.exchange(period);
+  timer_service::armed found = timer_service::armed::held_back;
   try {
-    return was_pending(t.service->reset_after(t, period));
+    found = t.service->reset_after(t, period);
   } catch (...) {
     t.period.store(before);
     throw;
   }
+  if (found == timer_service::armed::held_back) t.period.compare_exchange_strong(period, before);
+  return was_pending(found);
 }
 
 }  // namespace

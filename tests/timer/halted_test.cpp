@@ -201,6 +201,27 @@ TEST_SUITE("halted timers") {
     });
   }
 
+  TEST_CASE("a run that was given up does not change the period either") {
+    in_virtual([] {
+      for (const bool from_end : {false, true}) {
+        int runs = 0;
+        const auto f = [&](timer& self) {
+          if (++runs > 1) return;
+          sleep_for(60ms);
+          CHECK_FALSE(self.reset(1ms));
+        };
+        const timer t = from_end ? vigil::every(10ms, f, vigil::from_end) : vigil::every(10ms, f);
+        sleep_for(15ms);
+        const auto soon = vigil::with_timeout(vigil::background(), 1ms);
+        CHECK_THROWS_AS(t.stop_and_wait(soon.ctx), vigil::cancelled);
+        t.reset(100ms);  // to 116 ms, while the first run goes on to 70 ms
+        sleep_for(950ms);
+        CHECK(runs == 1 + 9);
+        t.stop();
+      }
+    });
+  }
+
   TEST_CASE("a run that was given up arms nothing even beside later runs") {
     for_each_seed(20, [] {
       int runs = 0;
