@@ -1,4 +1,5 @@
 #include "sched/fiber/fiber.hpp"
+#include "sched/turn_budget.hpp"
 #include "sched/wait/caller.hpp"
 
 #include <vigil/detail/scoped_handle.hpp>
@@ -11,7 +12,11 @@ void stop_for_scope(const timer_record* record, call_ref stop, call_ref stop_and
   // ordering: the fiber's own word.
   if (self != nullptr && record != nullptr && self->callback.load(order::relaxed) == record) {
     stop();
-  } else if (self == nullptr) {
+    return;
+  }
+  // Destructors give no worker away: the call does not count.
+  if (record != nullptr) static_cast<void>(spend_calls(-1));
+  if (self == nullptr) {
     stop_and_wait();
   } else {
     const this_fiber::shield until_it_has_ended;

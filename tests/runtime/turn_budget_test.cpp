@@ -274,6 +274,19 @@ TEST_SUITE("a turn's budget") {
         timer.reset(1h);
       });
       timer.stop();
+      check_keeps("the end of a scoped_timer",
+                  [] { const vigil::scoped_timer ends = vigil::after_func(1h, [] {}); });
+      check_keeps("the end of boot's", [] {
+        const vigil::boot::scoped_timer ends =
+            vigil::boot::after_func_at(vigil::boot_clock::now() + 1h, [] {});
+      });
+      check_keeps("the end of wall's", [] {
+        const vigil::wall::scoped_timer ends =
+            vigil::wall::after_func_at(vigil::wall_clock::now() + 1h, [] {});
+      });
+      check_keeps("the end of a scoped_done_callback", [&] {
+        const vigil::scoped_done_callback ends = vigil::after_func(vigil::background(), [] {});
+      });
     });
   }
 
