@@ -99,8 +99,8 @@ void sleep_on_now(clock_kind kind, std::int64_t when, const wait_limit& limit) {
     require_fiber(kind == clock_kind::wall ? "wall::sleep_until"
                                            : "boot::sleep_until or sleep_for");
   }
+  if (now_on(kind) >= when) return self.throw_if_stopped();
   if (self.may_not_wait()) self.refuse("sleep");
-  if (now_on(kind) >= when) return;
   clock_hub& hub = *hub_here("sleep_until");
   const counted_clock_sleep counted;
   const pending_mark pending(hub);

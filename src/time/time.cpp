@@ -34,8 +34,8 @@ outcome wait_for_time(caller& self) {
   if (!self.is_fiber()) {
     require_fiber(limit.is_relative() ? "sleep_for" : "sleep_until");
   }
+  if (limit.is_over()) return self.throw_if_stopped();
   if (self.may_not_wait()) self.refuse("sleep");
-  if (limit.is_over()) return;
   self.throw_if_ended(wait_for_time(self));
 }
 

@@ -2,6 +2,8 @@
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 
+#include <vigil/clocks.hpp>
+
 #include <atomic>
 #include <cstdlib>
 #include <memory>
@@ -226,6 +228,10 @@ TEST_SUITE("this_fiber") {
       vigil::go([] {});
       const auto t = vigil::after_func(1s, [] {});
       CHECK(t.remaining() == 1s);
+      sleep_for(0s);
+      vigil::sleep_until(vigil::clock::now());
+      vigil::boot::sleep_for(0s);
+      vigil::wall::sleep_until(std::chrono::system_clock::time_point());
     });
   }
 

@@ -25,7 +25,10 @@ caller::caller(const wait_limit& limit, mode m, const worker* on) noexcept
 
 bool caller::may_not_wait() const noexcept {
   if (fiber_ == nullptr) return current_worker() != nullptr || is_handlers_thread();
-  if (fiber_->guards.no_parks != 0) return true;
+  return fiber_->guards.no_parks != 0 || must_stop();
+}
+
+bool caller::must_stop() const noexcept {
   return stoppable_ && fiber_->sched->state.must_stop(*fiber_);
 }
 

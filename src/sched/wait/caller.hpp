@@ -84,6 +84,11 @@ class caller {
     return result;
   }
 
+  // Called instead, if there is nothing to wait for; under no_park, too.
+  void throw_if_stopped() const {
+    if (must_stop()) throw_if_ended(outcome::stopped);
+  }
+
   // Called after a wait that brought nothing: throws if a stop, a cancel or a deadlock
   // has ended it.
   VIGIL_FOR_IO void throw_if_ended(outcome result) const;
@@ -98,6 +103,7 @@ class caller {
 
   VIGIL_FOR_IO caller(const wait_limit& limit, mode m, const worker* on) noexcept;
 
+  bool must_stop() const noexcept;
   VIGIL_FOR_IO ticket open_on_thread() noexcept;
   outcome sleep(ticket t, wait_reason reason) noexcept;
   outcome sleep_alone(ticket t, nanos deadline) noexcept;
