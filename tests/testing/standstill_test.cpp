@@ -4,6 +4,9 @@
 
 #include <vigil/co.hpp>
 
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
 #include <string>
 
 using namespace std::chrono_literals;
@@ -126,6 +129,33 @@ TEST_SUITE("virtual time that stands still") {
 
   TEST_CASE("a task is named by the place where it was started") {
     check_is_named(run_child("child: a task"), "started at ");
+  }
+
+  TEST_CASE("child: long turns" * doctest::skip()) {
+    run_virtual({.seed = 77}, [] {
+      auto poll = spawn({.name = "poll"}, [] {
+        const auto used = [] {
+          timespec t = {};
+          ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+          return t.tv_sec * 1s + t.tv_nsec * 1ns;
+        };
+        const auto begun = used();
+        for (auto turn = begun; turn - begun < 14s; vigil::this_fiber::yield()) {
+          while (used() - turn < 1s) {
+          }
+          turn = used();
+        }
+      });
+      poll.join();
+    });
+  }
+
+  // It takes so much of the processor: the long form alone.
+  TEST_CASE("a few long turns are named after ten seconds of the processor" *
+            doctest::skip(std::getenv("VIGIL_LONG") == nullptr)) {
+    const child_result child = run_child("child: long turns");
+    check_is_named(child, "(poll), started at ");
+    CHECK(child.says("in 10 s of processor time"));
   }
 
   TEST_CASE("child: an instant after another" * doctest::skip()) {

@@ -19,7 +19,6 @@ void standstill::begin_run() noexcept {
 
 void standstill::begin_instant() noexcept {
   all_ = 0;
-  until_look_ = look_each;
   began_ = 0;
   began_processor_ = 0;
   if (noted_ == 0) return;
@@ -30,14 +29,13 @@ void standstill::begin_instant() noexcept {
 void standstill::add(const fiber& f, std::uint64_t n) noexcept {
   all_ += n;
   if (was_said_) return;
-  const bool by_time = --until_look_ == 0 && takes_long();
+  const bool by_time = takes_long();
   if (all_ >= most / 2 || began_processor_ != 0) note(f, n);
   if (all_ >= most || by_time) say(by_time);
 }
 
 // Asks the processor's time, which is a system call, only at an instant that lasts.
 bool standstill::takes_long() noexcept {
-  until_look_ = look_each;
   const nanos now = coarse_monotonic_now();
   if (began_ == 0) began_ = now;
   if (now - began_ < short_time) return false;

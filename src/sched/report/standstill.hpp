@@ -40,7 +40,6 @@ class standstill {
   static constexpr std::uint64_t most = 10'000'000;
   static constexpr nanos most_time = 10'000'000'000;  // of the processor
   static constexpr nanos short_time = 100'000'000;    // nothing is noted before
-  static constexpr std::uint32_t look_each = 16;      // at a clock, of the calls of add()
   static constexpr std::size_t places = 16;
   static constexpr std::size_t named = 3;
 
@@ -49,8 +48,7 @@ class standstill {
   void say(bool by_time) noexcept;
 
   const std::uint64_t seed_;
-  std::uint64_t all_ = 0;  // at this instant
-  std::uint32_t until_look_ = look_each;
+  std::uint64_t all_ = 0;      // at this instant
   nanos began_ = 0;            // by the coarse clock; 0: no look yet
   nanos began_processor_ = 0;  // the thread's time, once the instant is no short one
   bool was_said_ = false;
