@@ -24,8 +24,10 @@
 #include <vigil/mutex.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 namespace VIGIL_PUBLIC {
 
@@ -74,6 +76,53 @@ struct reserved_tokens {
   clock::time_point at = clock::time_point::max();
 };
 
+struct open_turn {
+  std::int64_t at;
+  std::int64_t tokens;  // 0: cancelled
+};
+
+// The reservations whose time has not come, by time. The last one is never cancelled.
+class turn_list {
+ public:
+  std::size_t size() const noexcept { return open_; }
+
+  bool is_empty() const noexcept { return open_ == 0; }
+
+  const open_turn& front() const noexcept { return turns_[first_]; }
+
+  // From the last one back; those that are cancelled are skipped.
+  template <class F>
+  void each_from_last(F f) const {
+    for (std::size_t i = turns_.size(); i != first_; --i) {
+      if (turns_[i - 1].tokens != 0) f(turns_[i - 1]);
+    }
+  }
+
+  // From the first one, those that are cancelled too, while f returns true.
+  template <class F>
+  void each_while(F f) const {
+    for (std::size_t i = first_; i != turns_.size() && f(turns_[i]); ++i) {
+    }
+  }
+
+  // Throws std::bad_alloc, with nothing changed.
+  void add(const open_turn& t);
+  void pop_front() noexcept;
+
+  enum class found { none, last, in_front };
+
+  // Removes one with this time and number, if there is one.
+  found remove(const open_turn& t) noexcept;
+  void clear() noexcept;
+
+ private:
+  void tidy() noexcept;
+
+  std::vector<open_turn> turns_;
+  std::size_t first_ = 0;  // those in front of it are gone
+  std::size_t open_ = 0;   // that are not cancelled
+};
+
 }  // namespace detail
 
 // reservation: the right to act at a given time. Can be moved, not copied, so it is given
@@ -103,8 +152,13 @@ class [[nodiscard]] reservation {
     return own_.at > now ? own_.at - now : std::chrono::nanoseconds(0);
   }
 
-  // Gives back its tokens, except those that later reservations count on. Does nothing
-  // once its time has come, or when called again.
+  // Gives back its tokens at once, except those without which later reservations would
+  // act too close to other events: the limiter gives these back when no such reservation
+  // is open any more. Before that, only a call that can act at once takes of them, if it
+  // leaves enough for each open reservation. So once all open ones are cancelled, the
+  // tokens are as if none had ever been made. Does nothing when called again, nor once
+  // its time has come, by the clock or by the latest time that was passed to the limiter.
+  // Allocates nothing.
   VIGIL_API void cancel() noexcept;
 
  private:
@@ -136,14 +190,16 @@ class rate_limiter {
 
   VIGIL_API bool allow_at(clock::time_point now, std::int64_t n = 1);
 
-  // Takes n tokens, even ones that are still to come, and says when they come.
+  // Takes n tokens, even ones that are still to come, and says when they come. Throws
+  // std::bad_alloc, with nothing taken, if it cannot note that they are still to come.
   reservation reserve(std::int64_t n = 1) { return reserve_at(clock::now(), n); }
 
   VIGIL_API reservation reserve_at(clock::time_point now, std::int64_t n = 1);
 
   // Waits for its turn; at a rate of 0, for a change of the rate or the burst. Throws
-  // std::invalid_argument if n is larger than the burst, since it would wait for ever. If
-  // it throws `stopped`, the reserved tokens are given back.
+  // std::invalid_argument if n is larger than the burst, since it would wait for ever,
+  // and std::bad_alloc, with nothing taken, like reserve(). If it throws `stopped`, the
+  // reserved tokens are given back as by reservation::cancel().
   void wait(std::int64_t n = 1) { wait_within(n, detail::no_limit); }
 
   // The same; throws `cancelled`, and gives back the reserved tokens, when ctx is done.
@@ -168,18 +224,25 @@ class rate_limiter {
   VIGIL_API void set_burst(std::int64_t burst);
   VIGIL_API rate limit() const;
   VIGIL_API std::int64_t burst() const;
-  // The number of whole tokens there now; if negative, the number owed to reservations.
+  // The number of whole tokens there now; if negative, the number owed to reservations,
+  // and those that are not given back yet of cancelled ones.
   VIGIL_API std::int64_t tokens() const;
 
  private:
   friend class reservation;
   __extension__ using wide = __int128;
 
-  // Waits: throws stopped, wrong_place, std::invalid_argument.
+  // Waits: throws stopped, wrong_place, std::invalid_argument, std::bad_alloc.
   VIGIL_API bool wait_within(std::int64_t n, const detail::wait_limit& limit);
   bool wait_now(std::int64_t n, const detail::wait_limit& limit);
-  reservation take(std::int64_t now, std::int64_t n, std::int64_t latest) noexcept;
-  void advance(std::int64_t now) noexcept;
+  reservation take(std::int64_t now, std::int64_t n, std::int64_t latest, std::int64_t present);
+  void add_turn(std::int64_t at, std::int64_t n);
+  void advance(std::int64_t now) const noexcept;
+  void bring(std::int64_t now) const noexcept;
+  void trim_withheld() const noexcept;
+  void recount() const noexcept;
+  void let_go() const noexcept;
+  bool take_withheld(std::int64_t n) noexcept;
   void give_back(std::int64_t at, std::int64_t n) noexcept;
   void change_to(const rate& r) noexcept;
   std::uint64_t changes() noexcept;
@@ -188,15 +251,25 @@ class rate_limiter {
 
   wide full() const noexcept { return static_cast<wide>(burst_) * rate_.nanoseconds_; }
 
+  wide units(wide tokens) const noexcept;
+  wide in_other_units(wide amount, const rate& r) const noexcept;
+
   mutable mutex mutex_;  // never held across a wait; guards the fields below
   rate rate_;
   std::int64_t burst_;
-  // In units of 1 / rate_.nanoseconds_ of a token: each nanosecond brings rate_.tokens_.
-  wide level_;
-  std::int64_t since_;             // the time at which level_ was current
-  std::int64_t last_event_;        // the latest time that was reserved
-  detail::wait_queue for_change_;  // waiters whose turn never comes; its lock guards changes_
-  std::uint64_t changes_ = 0;      // of the rate and the burst, so far
+  // Amounts are in units of 1 / rate_.nanoseconds_ of a token: each nanosecond brings
+  // rate_.tokens_. Even a const call brings them up to its time.
+  mutable wide level_;
+  mutable wide withheld_ = 0;        // of cancelled reservations, not given back yet
+  mutable std::int64_t since_;       // the time at which level_ and withheld_ were current
+  mutable detail::turn_list turns_;  // none before since_
+  mutable wide open_tokens_ = 0;     // whole ones, of turns_
+  // Not below any open reservation's own tokens, those of later ones and what its time
+  // brings, added up.
+  mutable wide peak_ = 0;
+  mutable std::size_t uncounted_ = 0;  // changes since peak_ was exact
+  detail::wait_queue for_change_;      // waiters whose turn never comes; its lock guards changes_
+  std::uint64_t changes_ = 0;          // of the rate and the burst, so far
 };
 
 }  // namespace VIGIL_PUBLIC
