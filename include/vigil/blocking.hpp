@@ -26,6 +26,7 @@
 
 #include <vigil/detail/blocking_core.hpp>
 #include <vigil/detail/config.hpp>
+#include <vigil/detail/mistakes.hpp>
 #include <vigil/detail/site.hpp>
 #include <vigil/detail/wait_limit.hpp>
 #include <vigil/stats.hpp>
@@ -110,6 +111,9 @@ detail::blocking_result<F> blocking(blocking_pool& pool,
   return detail::finish_blocking(pool.core(), detail::cancelled_by(ctx), from, std::forward<F>(f));
 }
 
+template <class write = detail::f_is_called_without_arguments>
+void blocking(...) VIGIL_REFUSED(VIGIL_WANTS_PLAIN_FUNCTION);
+
 // The same with a timeout: returns f's result in an optional, which is empty if the time
 // ran out first; for an f that returns nothing, whether it has run. With a zero or
 // negative timeout f is not queued. On a plain thread f runs to its end.
@@ -125,6 +129,14 @@ template <detail::duration_like D, detail::blocking_function F>
                                 const site& from = site::current()) {
   return detail::call_blocking(pool.core(), detail::within(timeout), from, std::forward<F>(f));
 }
+
+void blocking_for(detail::write_a_duration_such_as_5ms, ...) VIGIL_REFUSED(VIGIL_WANTS_DURATION);
+
+void blocking_for(blocking_pool& pool, detail::write_a_duration_such_as_5ms, ...)
+    VIGIL_REFUSED(VIGIL_WANTS_DURATION);
+
+template <detail::duration_like D, class write = detail::f_is_called_without_arguments>
+void blocking_for(const D&, ...) VIGIL_REFUSED(VIGIL_WANTS_PLAIN_FUNCTION);
 
 // The same with a deadline of any clock.
 template <detail::time_point_like Time, detail::blocking_function F>

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <vigil/detail/config.hpp>
+#include <vigil/detail/mistakes.hpp>
 #include <vigil/detail/wait_cases.hpp>
 #include <vigil/detail/wait_limit.hpp>
 #include <vigil/fiber.hpp>
@@ -156,6 +157,8 @@ template <detail::duration_like D, detail::handles... Handles>
   return detail::wait_any_within(detail::within(timeout), all...);
 }
 
+void wait_any_for(detail::write_a_duration_such_as_5ms, ...) VIGIL_REFUSED(VIGIL_WANTS_DURATION);
+
 template <detail::time_point_like Time, detail::handles... Handles>
 [[nodiscard]] std::optional<std::size_t> wait_any_until(const Time& t, Handles&... all) {
   return detail::wait_any_within(detail::until(t), all...);
@@ -177,6 +180,8 @@ template <detail::duration_like D, detail::handles... Handles>
 [[nodiscard]] bool wait_all_for(const D& timeout, Handles&... all) {
   return detail::wait_all_within(detail::within(timeout), all...);
 }
+
+void wait_all_for(detail::write_a_duration_such_as_5ms, ...) VIGIL_REFUSED(VIGIL_WANTS_DURATION);
 
 template <detail::time_point_like Time, detail::handles... Handles>
 [[nodiscard]] bool wait_all_until(const Time& t, Handles&... all) {

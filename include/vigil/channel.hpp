@@ -29,6 +29,7 @@
 #include <vigil/detail/channel_core.hpp>
 #include <vigil/detail/channel_parts.hpp>
 #include <vigil/detail/config.hpp>
+#include <vigil/detail/mistakes.hpp>
 #include <vigil/detail/wait_limit.hpp>
 #include <vigil/error.hpp>
 
@@ -151,12 +152,12 @@ class sending : public Base {
 
   // Gives up after the timeout, never earlier; at once if the timeout is zero or
   // negative.
-  template <duration_like D>
+  template <duration_argument D>
   send_result send_for(T&& value, const D& timeout) const {
     return send_value(value, detail::within(timeout));
   }
 
-  template <duration_like D>
+  template <duration_argument D>
   send_result send_for(const T& value, const D& timeout) const
     requires std::is_copy_constructible_v<T>
   {
@@ -220,7 +221,7 @@ class sending<void, Base> : public Base {
 
   send_result try_send() const { return detail::try_send(this->core(), nullptr); }
 
-  template <duration_like D>
+  template <duration_argument D>
   send_result send_for(const D& timeout) const {
     return send_signal(detail::within(timeout));
   }
@@ -262,7 +263,7 @@ class receiving : public Base {
 
   // Gives up after the timeout, never earlier; at once if the timeout is zero or
   // negative. A value that is ready at that moment is still received.
-  template <duration_like D>
+  template <duration_argument D>
   recv_result<T> recv_for(const D& timeout) const {
     return recv_within(detail::within(timeout));
   }

@@ -4,6 +4,7 @@
 #include <vigil/detail/config.hpp>
 #include <vigil/detail/deadline.hpp>
 #include <vigil/detail/duration.hpp>
+#include <vigil/detail/mistakes.hpp>
 
 #include <chrono>
 
@@ -29,6 +30,9 @@ clock::time_point deadline_in(const D& d) {
   return clock::time_point(
       clock::duration(detail::saturating_add(detail::now(), detail::to_nanos(d))));
 }
+
+template <class write = detail::write_a_duration_such_as_5ms>
+void deadline_in(...) VIGIL_REFUSED(VIGIL_WANTS_DURATION);
 
 // Converts a deadline of another clock once, by its distance from that clock's now; later
 // steps of a wall clock change nothing.

@@ -279,13 +279,13 @@ void sleep_until(const Time& t, const context& ctx) {
 
 // Parks the calling fiber for at least d, time in suspend included; returns at once if d
 // is zero or negative.
-template <detail::duration_like D>
+template <detail::duration_argument D>
 void sleep_for(const D& d) {
   detail::sleep_on(
       boot_clock::kind, detail::after(boot_clock::kind, detail::to_nanos(d)), detail::no_limit);
 }
 
-template <detail::duration_like D>
+template <detail::duration_argument D>
 void sleep_for(const D& d, const context& ctx) {
   detail::sleep_on(boot_clock::kind,
                    detail::after(boot_clock::kind, detail::to_nanos(d)),
@@ -317,7 +317,7 @@ class aligned_ticker {
 
   // Throws std::invalid_argument for a period of zero or less, and what wall::timer
   // throws.
-  template <detail::duration_like D>
+  template <detail::duration_argument D>
   explicit aligned_ticker(const D& period)
       : channel_(detail::channel_handle(detail::make_aligned(detail::to_nanos(period)))) {}
 
@@ -332,7 +332,7 @@ class aligned_ticker {
 
   // Ticks at full multiples of `period` from now on; an unreceived tick is gone. Returns
   // whether it was ticking. Throws what the constructor throws, and runtime_gone.
-  template <detail::duration_like D>
+  template <detail::duration_argument D>
   bool reset(const D& period) const {
     if (channel_.core() == nullptr) detail::throw_empty_clock_timer();
     return detail::reset_aligned(channel_.core(), detail::to_nanos(period));
@@ -354,7 +354,7 @@ class aligned_ticker {
   receiver<wall_clock::time_point> channel_;
 };
 
-template <detail::duration_like D>
+template <detail::duration_argument D>
 aligned_ticker ticker::aligned(const D& period) {
   return aligned_ticker(period);
 }

@@ -42,7 +42,7 @@ namespace VIGIL_PUBLIC {
 namespace co {
 
 // --- time. A sleep of zero or less does not wait, but lets a stop end the task.
-template <detail::duration_like D>
+template <detail::duration_argument D>
 [[nodiscard]] auto sleep_for(const D& d) {
   return detail::sleep_wait(detail::within(d));
 }
@@ -52,15 +52,9 @@ template <detail::time_point_like Time>
   return detail::sleep_wait(detail::until(t));
 }
 
-template <detail::duration_like D>
+template <detail::duration_argument D>
 [[nodiscard]] auto sleep_for(const D& d, const context& ctx) {
   return detail::sleep_wait(detail::within(d, ctx));
-}
-
-template <class D, class... Limit>
-  requires(!detail::duration_like<D>)
-auto sleep_for(const D&, const Limit&...) {
-  static_assert(detail::checked_duration<D>::is_done);
 }
 
 // Lets the other ready tasks and fibers go first. Throws `stopped`.
@@ -86,7 +80,7 @@ template <detail::receives C>
   return detail::recv_wait<T, false>(from, detail::cancelled_by(ctx));
 }
 
-template <detail::receives C, detail::duration_like D>
+template <detail::receives C, detail::duration_argument D>
 [[nodiscard]] auto recv_for(const C& from, const D& timeout) {
   using T = detail::element_of<C>;
   return detail::recv_wait<T, true>(from, detail::within(timeout));
@@ -104,7 +98,7 @@ template <detail::sends C, detail::is_value U>
   return detail::send_by_task<false>(to, std::forward<U>(value), detail::cancelled_by(ctx));
 }
 
-template <detail::sends C, detail::is_value U, detail::duration_like D>
+template <detail::sends C, detail::is_value U, detail::duration_argument D>
 [[nodiscard]] auto send_for(const C& to, U&& value, const D& timeout) {
   return detail::send_by_task<true>(to, std::forward<U>(value), detail::within(timeout));
 }
@@ -123,7 +117,7 @@ template <detail::sends C, class... Args>
       to, detail::cancelled_by(ctx), std::forward<Args>(args)...);
 }
 
-template <detail::sends C, detail::duration_like D, class... Args>
+template <detail::sends C, detail::duration_argument D, class... Args>
 [[nodiscard]] auto send_for(const C& to, const D& timeout, std::in_place_t, Args&&... args) {
   return detail::send_made_by_task<true>(to, detail::within(timeout), std::forward<Args>(args)...);
 }
@@ -140,7 +134,7 @@ template <class T>
   return detail::join_task_wait<T, false>(of, detail::cancelled_by(ctx));
 }
 
-template <class T, detail::duration_like D>
+template <class T, detail::duration_argument D>
 [[nodiscard]] auto join_for(task_handle<T>& of, const D& timeout) {
   return detail::join_task_wait<T, true>(of, detail::within(timeout));
 }
@@ -167,7 +161,7 @@ template <detail::handles... Handles>
   return detail::any_end_wait<false, Handles...>(detail::cancelled_by(ctx), all...);
 }
 
-template <detail::duration_like D, detail::handles... Handles>
+template <detail::duration_argument D, detail::handles... Handles>
 [[nodiscard]] auto wait_any_for(const D& timeout, Handles&... all) {
   return detail::any_end_wait<true, Handles...>(detail::within(timeout), all...);
 }
@@ -182,7 +176,7 @@ template <detail::handles... Handles>
   return detail::all_ends_wait<false, Handles...>(detail::cancelled_by(ctx), all...);
 }
 
-template <detail::duration_like D, detail::handles... Handles>
+template <detail::duration_argument D, detail::handles... Handles>
 [[nodiscard]] auto wait_all_for(const D& timeout, Handles&... all) {
   return detail::all_ends_wait<true, Handles...>(detail::within(timeout), all...);
 }

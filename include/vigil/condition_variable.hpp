@@ -60,7 +60,7 @@ class condition_variable {
 
   // Returns true if notified, false if the timeout passed first. If it is zero or
   // negative, the lock is only released and retaken.
-  template <class Lock, detail::duration_like D>
+  template <class Lock, detail::duration_argument D>
   bool wait_for(Lock& lock, const D& timeout) {
     return wait_within(lock, detail::within(timeout));
   }
@@ -71,7 +71,7 @@ class condition_variable {
   }
 
   // Returns the predicate's last answer.
-  template <class Lock, detail::duration_like D, class Predicate>
+  template <class Lock, detail::duration_argument D, class Predicate>
   bool wait_for(Lock& lock, const D& timeout, Predicate holds) {
     return wait_while_not(lock, detail::within(timeout), holds);
   }

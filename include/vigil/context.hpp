@@ -30,6 +30,7 @@
 #include <vigil/detail/config.hpp>
 #include <vigil/detail/duration.hpp>
 #include <vigil/detail/handle.hpp>
+#include <vigil/detail/mistakes.hpp>
 #include <vigil/detail/scoped_handle.hpp>
 #include <vigil/detail/site.hpp>
 #include <vigil/error.hpp>
@@ -253,6 +254,9 @@ cancellable with_timeout(const context& parent,
       detail::with_timeout(parent.core(), detail::to_nanos(d), std::move(cause), from));
 }
 
+template <class write = detail::write_a_duration_such_as_5ms>
+void with_timeout(const context& parent, ...) VIGIL_REFUSED(VIGIL_WANTS_DURATION);
+
 // Like its parent, but with this value under this key.
 template <class T>
 [[nodiscard]] context with_value(const context& parent,
@@ -323,5 +327,8 @@ template <class F>
 done_callback after_func(const context& ctx, F&& f, const site& from = site::current()) {
   return done_callback(detail::after_func(ctx.core(), detail::callback(std::forward<F>(f)), from));
 }
+
+template <class write = detail::f_is_called_without_arguments>
+void after_func(const context& ctx, ...) VIGIL_REFUSED(VIGIL_WANTS_PLAIN_FUNCTION);
 
 }  // namespace VIGIL_PUBLIC

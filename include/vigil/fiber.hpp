@@ -82,7 +82,7 @@ class [[nodiscard]] fiber {
   // The same with a timeout, or a deadline of any clock: true if the fiber has ended, so
   // that join() will not wait. A zero or negative timeout, and a deadline that has
   // passed, only look.
-  template <detail::duration_like D>
+  template <detail::duration_argument D>
   [[nodiscard]] bool join_for(const D& timeout) {
     return detail::wait_for_end(core_, detail::within(timeout));
   }
@@ -141,7 +141,6 @@ void go(F&& f, const site& from = site::current()) {
 }
 
 template <class F>
-  requires detail::startable<F>
 void go(const fiber_options& options, F&& f, const site& from = site::current()) {
   detail::start(options, true, from, std::forward<F>(f));
 }
@@ -158,8 +157,8 @@ auto spawn(F&& f, const site& from = site::current()) {
 }
 
 template <class F>
-  requires detail::startable<F>
 auto spawn(const fiber_options& options, F&& f, const site& from = site::current()) {
+  static_assert(detail::checked_call<F>::is_done);
   return fiber<detail::fiber_result<F>>(detail::start(options, false, from, std::forward<F>(f)));
 }
 

@@ -21,6 +21,7 @@
 #include <vigil/context.hpp>
 #include <vigil/detail/config.hpp>
 #include <vigil/detail/group_core.hpp>
+#include <vigil/detail/mistakes.hpp>
 #include <vigil/detail/site.hpp>
 #include <vigil/detail/wait_limit.hpp>
 #include <vigil/fiber.hpp>
@@ -72,7 +73,7 @@ class group {
   // served. Once the context is done, even during that wait, it drops f; wait() then
   // throws the reason, unless cancel() has ended the group. Throws what vigil::go throws,
   // `stopped`, and std::logic_error after wait().
-  template <detail::group_function F>
+  template <class F>
   void go(F&& f, const site& from = site::current()) {
     constexpr const char* call = "vigil::group::go";
     if (detail::take_place(core_, call)) start(place(), call, std::forward<F>(f), from);
@@ -80,7 +81,7 @@ class group {
 
   // The same without waiting: returns false, with f untouched, if no slot is free or the
   // context is done. In the latter case wait() throws the reason, as for go().
-  template <detail::group_function F>
+  template <class F>
   [[nodiscard]] bool try_go(F&& f, const site& from = site::current()) {
     constexpr const char* call = "vigil::group::try_go";
     if (!detail::try_take_place(core_, call)) return false;
@@ -101,7 +102,7 @@ class group {
 
   // Returns true if all have ended, so that wait() will not wait unless more are started
   // first. A zero or negative timeout only looks.
-  template <detail::duration_like D>
+  template <detail::duration_argument D>
   [[nodiscard]] bool wait_for(const D& timeout) {
     return detail::wait_for_end(core_, detail::within(timeout), "group::wait_for");
   }
@@ -128,6 +129,8 @@ class group {
 
   template <class F>
   static void start(detail::group_place place, const char* call, F&& f, const site& from) {
+    static_assert(detail::group_function<F>,
+                  VIGIL_WANTS_PLAIN_FUNCTION ", or [](const vigil::context& ctx) { ... }");
     detail::refuse_empty(call, f);
     detail::start_by({.name = call},
                      {},
@@ -182,7 +185,7 @@ class group_of {
   }
 
   // Like group::go; f returns a T, or a value that converts to one.
-  template <detail::group_function_of<T> F>
+  template <class F>
   void go(F&& f, const site& from = site::current()) {
     constexpr const char* call = "vigil::group_of::go";
     detail::refuse_empty(call, f);
@@ -194,7 +197,7 @@ class group_of {
   }
 
   // Like group::try_go. If it returns false, f is untouched and no result is missing.
-  template <detail::group_function_of<T> F>
+  template <class F>
   [[nodiscard]] bool try_go(F&& f, const site& from = site::current()) {
     constexpr const char* call = "vigil::group_of::try_go";
     detail::refuse_empty(call, f);
@@ -210,7 +213,7 @@ class group_of {
   std::vector<T> wait(const vigil::context& ctx) { return wait_within(detail::cancelled_by(ctx)); }
 
   // Like group's: true if wait() will not wait.
-  template <detail::duration_like D>
+  template <detail::duration_argument D>
   [[nodiscard]] bool wait_for(const D& timeout) {
     return group_.wait_for(timeout);
   }
@@ -235,7 +238,7 @@ class group_of {
 
   // The same; is_timeout() if the timeout passes first, is_closed() if no result is left.
   // A zero or negative timeout only looks.
-  template <detail::duration_like D>
+  template <detail::duration_argument D>
   recv_result<T> next_for(const D& timeout) {
     return timed(next_within(detail::within(timeout)));
   }
@@ -255,6 +258,10 @@ class group_of {
   // Starts f in the place that the caller has just taken.
   template <class F>
   void start(const char* call, F&& f, const site& from) {
+    static_assert(detail::group_function_of<F, T>,
+                  "vigil: f is called without arguments, or with the group's context, and returns "
+                  "the group's T: write [] { return ...; }, or [](const vigil::context& ctx) "
+                  "{ return ...; }");
     detail::group_place place = group_.place();
     detail::result_slot<T>& s = results_.add();
     try {

@@ -65,7 +65,6 @@ class VIGIL_API guest_runtime {
   // runtime().run() runs on another thread, and std::system_error if vigil-io finds no
   // thread. May be called again after the end, on any thread.
   template <class F>
-    requires std::is_invocable_v<std::decay_t<F>&>
   void start(F&& f) {
     detail::refuse_empty("vigil::guest_runtime::start", f);
     begin(detail::callback(std::forward<F>(f)));
@@ -90,7 +89,7 @@ class VIGIL_API guest_runtime {
   // Runs what is ready, and waits for more, until the time has passed or the run has
   // ended. Zero and negative times mean poll().
   // Waits on a thread: throws wrong_place, what f throws.
-  template <detail::duration_like D>
+  template <detail::duration_argument D>
   bool run_for(const D& d) {
     return run_for_nanos(detail::to_nanos(d));
   }

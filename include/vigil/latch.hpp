@@ -38,7 +38,7 @@ class latch {
   // Throws `cancelled` when ctx is done.
   void wait(const context& ctx) { detail::wait(core_, true, detail::cancelled_by(ctx)); }
 
-  template <detail::duration_like D>
+  template <detail::duration_argument D>
   bool wait_for(const D& timeout) {
     return detail::wait(core_, true, detail::within(timeout));
   }

@@ -51,7 +51,7 @@ class mutex {
 
   // Returns false if the timeout passes first. If it is zero or negative, does what
   // try_lock does.
-  template <detail::duration_like D>
+  template <detail::duration_argument D>
   [[nodiscard]] bool try_lock_for(const D& timeout) {
     return lock_within(detail::within(timeout));
   }

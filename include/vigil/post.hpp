@@ -27,6 +27,7 @@
 
 #include <vigil/detail/callable.hpp>
 #include <vigil/detail/config.hpp>
+#include <vigil/detail/mistakes.hpp>
 #include <vigil/detail/site.hpp>
 
 #include <type_traits>
@@ -65,6 +66,9 @@ void post(F&& f, const site& from = site::current()) {
   detail::post(detail::callback(std::forward<F>(f)), from);
 }
 
+template <class write = detail::f_is_called_without_arguments>
+void post(...) VIGIL_REFUSED(VIGIL_WANTS_PLAIN_FUNCTION);
+
 // Runs f when the current callback is over, or when the calling fiber next gives up its
 // worker. Throws what post() throws, and wrong_place outside a fiber.
 template <class F>
@@ -72,5 +76,8 @@ template <class F>
 void defer(F&& f, const site& from = site::current()) {
   detail::defer(detail::callback(std::forward<F>(f)), from);
 }
+
+template <class write = detail::f_is_called_without_arguments>
+void defer(...) VIGIL_REFUSED(VIGIL_WANTS_PLAIN_FUNCTION);
 
 }  // namespace VIGIL_PUBLIC

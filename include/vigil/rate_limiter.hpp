@@ -38,13 +38,13 @@ class rate {
  public:
   // n tokens in each d; with n = 0 none ever come. Throws std::invalid_argument if n is
   // negative, or d is not positive.
-  template <detail::duration_like D>
+  template <detail::duration_argument D>
   static rate per(std::int64_t n, const D& d) {
     return checked(n, detail::to_nanos(d));
   }
 
   // One token in each d.
-  template <detail::duration_like D>
+  template <detail::duration_argument D>
   static rate every(const D& d) {
     return per(1, d);
   }
@@ -208,7 +208,7 @@ class rate_limiter {
   void wait(const context& ctx) { wait(1, ctx); }
 
   // Returns false at once, with nothing taken, if its turn comes after the deadline.
-  template <detail::duration_like D>
+  template <detail::duration_argument D>
   bool wait_for(const D& timeout, std::int64_t n = 1) {
     return wait_within(n, detail::within(timeout));
   }

@@ -5,6 +5,7 @@
 #include <vigil/detail/config.hpp>
 #include <vigil/detail/duration.hpp>
 #include <vigil/detail/fiber_core.hpp>
+#include <vigil/detail/mistakes.hpp>
 #include <vigil/fiber.hpp>
 #include <vigil/options.hpp>
 #include <vigil/post.hpp>
@@ -84,8 +85,8 @@ class VIGIL_API runtime {
   // Waits on a thread: throws wrong_place, deadlock, cancelled, std::system_error,
   // std::invalid_argument, what f throws.
   template <class F>
-    requires std::is_invocable_v<F&>
   auto run(F&& f) {
+    static_assert(detail::checked_function<F&>::is_done);
     using R = std::invoke_result_t<F&>;
     detail::refuse_empty("vigil::runtime::run", f);
     if constexpr (std::is_void_v<R>) {
@@ -106,16 +107,15 @@ class VIGIL_API runtime {
   // Like vigil::go, from any thread. Outside run() the fiber waits for the next run. At
   // the very end of a run, when all other fibers have ended, it throws runtime_gone.
   template <class F>
-    requires std::is_invocable_v<std::decay_t<F>>
   void go(F&& f, const site& from = site::current()) {
+    static_assert(detail::checked_function<std::decay_t<F>>::is_done);
     detail::start_by(
         {.name = "vigil::runtime::go", .sched = &sched()}, {}, true, from, std::forward<F>(f));
   }
 
   // Like vigil::after_func, from any thread. Outside run() the timer is kept for the next
   // run, which starts f at once if its time has come.
-  template <detail::duration_like D, class F>
-    requires detail::timer_function<F, timer>
+  template <detail::duration_argument D, class F>
   timer after_func(const D& d, F&& f, const site& from = site::current()) {
     return timer(detail::after_func_in(
         sched(), detail::to_nanos(d), detail::timer_callback<timer>(std::forward<F>(f)), from));
@@ -123,14 +123,12 @@ class VIGIL_API runtime {
 
   // Like vigil::post, from any thread. Outside run() the function waits for the next run.
   template <class F>
-    requires std::is_invocable_v<std::decay_t<F>&>
   void post(F&& f, const site& from = site::current()) {
     detail::post_to(sched(), detail::callback(std::forward<F>(f)), from);
   }
 
   // Like vigil::post with stoppable, from any thread.
   template <class F>
-    requires detail::timer_function<F, timer>
   timer post(F&& f, stoppable_t, const site& from = site::current()) {
     return timer(
         detail::post_to(sched(), detail::timer_callback<timer>(std::forward<F>(f)), from, true));

@@ -21,6 +21,7 @@
 
 #include <vigil/channel.hpp>
 #include <vigil/detail/config.hpp>
+#include <vigil/detail/mistakes.hpp>
 #include <vigil/detail/typed_cases.hpp>
 #include <vigil/detail/wait_limit.hpp>
 
@@ -55,6 +56,12 @@ template <detail::sends C, class U, class F = detail::nothing>
   return detail::send_to(std::forward<C>(ch), std::forward<U>(value), std::move(f));
 }
 
+// An lvalue of a T that cannot be copied: the compiler says what to write.
+template <detail::sends C, class write = detail::on_send_of_std_move>
+  requires(!std::is_copy_constructible_v<detail::element_of<C>>)
+void on_send(C&& ch, const std::type_identity_t<detail::element_of<C>>& value, ...)
+    VIGIL_REFUSED("write on_send(ch, std::move(v), f)");
+
 // The same with a value that is made at once: T(args...), or T{args...} for an aggregate.
 // In a coroutine it is no temporary of the co_await expression, which g++ 12 may destroy
 // twice (box in docs/guide/coroutines.md).
@@ -84,11 +91,8 @@ template <detail::duration_like D, class F = detail::nothing>
   return detail::time_case<F>(detail::select_case::kind::timed, detail::within(d), std::move(f));
 }
 
-template <class D, class... F>
-  requires(!detail::duration_like<D>)
-auto on_timeout(const D&, const F&...) {
-  static_assert(detail::checked_duration<D>::is_done);
-}
+template <class write = detail::write_a_duration_such_as_5ms>
+void on_timeout(...) VIGIL_REFUSED(VIGIL_WANTS_DURATION);
 
 // The same at a deadline, which several selects can share.
 template <detail::time_point_like Time, class F = detail::nothing>

@@ -55,7 +55,7 @@ class semaphore {
   }
 
   // Returns false, with none taken, if the timeout passed first.
-  template <detail::duration_like D>
+  template <detail::duration_argument D>
   [[nodiscard]] bool try_acquire_for(const D& timeout, std::int64_t n = 1) {
     return detail::acquire_permits(core_, n, detail::within(timeout));
   }

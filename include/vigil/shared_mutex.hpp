@@ -42,7 +42,7 @@ class shared_mutex {
     return true;
   }
 
-  template <detail::duration_like D>
+  template <detail::duration_argument D>
   [[nodiscard]] bool try_lock_for(const D& timeout) {
     return lock_within(detail::within(timeout));
   }
@@ -71,7 +71,7 @@ class shared_mutex {
     return take_shared() || detail::try_lock_shared_slowly(core_);
   }
 
-  template <detail::duration_like D>
+  template <detail::duration_argument D>
   [[nodiscard]] bool try_lock_shared_for(const D& timeout) {
     return lock_shared_within(detail::within(timeout));
   }

@@ -271,7 +271,7 @@ class [[nodiscard]] task_handle {
 
   // The same with a timeout, or a deadline of any clock: true if the task has ended, so
   // that join() will not wait. A zero or negative timeout only looks.
-  template <detail::duration_like D>
+  template <detail::duration_argument D>
   [[nodiscard]] bool join_for(const D& timeout) {
     return detail::wait_for_end(core_, detail::within(timeout));
   }

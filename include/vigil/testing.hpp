@@ -75,14 +75,14 @@ VIGIL_API void settle();
 // time follow before it returns; what they make ready runs later. Throws wrong_place
 // outside run_virtual. If it throws std::bad_alloc the clock has been stepped, but some
 // timer may not have followed.
-template <vigil::detail::duration_like D>
+template <vigil::detail::duration_argument D>
 void step_wall(const D& d) {
   detail_virtual::move_clocks("testing::step_wall", vigil::detail::to_nanos(d), 0);
 }
 
 // Lets the machine sleep for d: boot time and wall time go on, vigil::clock does not.
 // Otherwise as step_wall; throws std::invalid_argument for a negative d.
-template <vigil::detail::duration_like D>
+template <vigil::detail::duration_argument D>
 void suspend_for(const D& d) {
   const std::int64_t length = vigil::detail::to_nanos(d);
   detail_virtual::move_clocks("testing::suspend_for", length, length);

@@ -1,6 +1,7 @@
 // Repeating timers: ticker sends ticks on a channel, every() calls a function.
 #pragma once
 
+#include <vigil/detail/mistakes.hpp>
 #include <vigil/timer.hpp>
 
 namespace VIGIL_PUBLIC {
@@ -25,7 +26,7 @@ class ticker {
  public:
   // Ticks whenever the wall clock reads a multiple of the period, and follows its steps.
   // Needs <vigil/clocks.hpp>.
-  template <detail::duration_like D>
+  template <detail::duration_argument D>
   static aligned_ticker aligned(const D& period);
 
   // Makes an empty handle: stop() is false, reset() throws std::logic_error.
@@ -33,11 +34,11 @@ class ticker {
 
   // Throws std::invalid_argument for a period of zero or less, wrong_place on a thread
   // without a runtime, and std::bad_alloc.
-  template <detail::duration_like D>
+  template <detail::duration_argument D>
   explicit ticker(const D& period) : ticker(period, period) {}
 
   // The first tick comes after `first`; at once if that is zero or negative.
-  template <detail::duration_like D1, detail::duration_like D2>
+  template <detail::duration_argument D1, detail::duration_argument D2>
   ticker(const D1& first, const D2& period)
       : channel_(detail::channel_handle(
             detail::make_ticker("ticker", detail::to_nanos(first), detail::to_nanos(period)))) {}
@@ -53,12 +54,12 @@ class ticker {
   // Ticks every `period` from now on, the first time after one period (or after `first`);
   // an unreceived tick is gone. Returns whether it was ticking. Throws what the
   // constructor throws, and runtime_gone.
-  template <detail::duration_like D>
+  template <detail::duration_argument D>
   bool reset(const D& period) const {
     return reset(period, period);
   }
 
-  template <detail::duration_like D1, detail::duration_like D2>
+  template <detail::duration_argument D1, detail::duration_argument D2>
   bool reset(const D1& first, const D2& period) const {
     return detail::reset_ticker(channel_.core(), detail::to_nanos(first), detail::to_nanos(period));
   }
@@ -77,7 +78,7 @@ class ticker {
   }
 
   // See timer::set_slack.
-  template <detail::duration_like D>
+  template <detail::duration_argument D>
   void set_slack(const D& slack) const {
     const std::int64_t length = detail::to_nanos(slack);
     if (channel_.core() != nullptr) detail::set_slack(channel_.core(), length);
@@ -118,5 +119,10 @@ timer every(const D& period, F&& f, from_end_t, const site& from = site::current
   return timer(
       detail::every(length, true, detail::timer_callback<timer>(std::forward<F>(f)), from));
 }
+
+void every(detail::write_a_duration_such_as_5ms, ...) VIGIL_REFUSED(VIGIL_WANTS_DURATION);
+
+template <detail::duration_like D, class write = detail::f_is_called_without_arguments>
+void every(const D&, ...) VIGIL_REFUSED(VIGIL_WANTS_PLAIN_FUNCTION);
 
 }  // namespace VIGIL_PUBLIC

@@ -8,6 +8,7 @@
 #include <vigil/clock.hpp>
 #include <vigil/detail/config.hpp>
 #include <vigil/detail/duration.hpp>
+#include <vigil/detail/mistakes.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -54,11 +55,8 @@ void sleep_until(const Time& t, const context& ctx) {
   detail::sleep(detail::until(t, ctx));
 }
 
-template <class D, class... Limit>
-  requires(!detail::duration_like<D>)
-void sleep_for(const D&, const Limit&...) {
-  static_assert(detail::checked_duration<D>::is_done);
-}
+template <class write = detail::write_a_duration_such_as_5ms>
+void sleep_for(...) VIGIL_REFUSED(VIGIL_WANTS_DURATION);
 
 // timer_receiver: the channel of a timer. Each value is the deadline itself, however late
 // it is received.
@@ -74,6 +72,9 @@ template <detail::duration_like D>
   return timer_receiver(detail::channel_handle(detail::make_timer("after", detail::to_nanos(d))));
 }
 
+template <class write = detail::write_a_duration_such_as_5ms>
+void after(...) VIGIL_REFUSED(VIGIL_WANTS_DURATION);
+
 // Returns a channel of ticks; each value is the instant at which the tick was due (see
 // ticker). Dropping the receiver ends it. With a zero or negative period it is a nil
 // channel, which is never ready, as in Go.
@@ -83,5 +84,8 @@ template <detail::duration_like D>
   if (length <= 0) return {};
   return timer_receiver(detail::channel_handle(detail::make_ticker("tick", length, length)));
 }
+
+template <class write = detail::write_a_duration_such_as_5ms>
+void tick(...) VIGIL_REFUSED(VIGIL_WANTS_DURATION);
 
 }  // namespace VIGIL_PUBLIC

@@ -113,7 +113,7 @@ class timeout_list {
   // Throws std::invalid_argument for a duration of zero or less and for an empty
   // function, wrong_place on a thread without a runtime, and std::bad_alloc. With a
   // duration beyond the clock's range nothing ever expires.
-  template <detail::duration_like D, class F>
+  template <detail::duration_argument D, class F>
     requires std::is_invocable_v<std::decay_t<F>&, entry&>
   timeout_list(const D& d, F&& on_expire, const site& from = site::current())
       : core_(make(detail::to_nanos(d), std::forward<F>(on_expire), from)) {}
@@ -237,7 +237,7 @@ class timeout_lists {
   // Adds e to the list of duration d, touched now, and removes it from the one it is in.
   // Throws std::invalid_argument for a duration of zero or less (e then stays where it
   // was), otherwise what timeout_list::add throws.
-  template <detail::duration_like D>
+  template <detail::duration_argument D>
   void add(entry& e, const D& d) {
     detail::add(table_, e, detail::to_nanos(d));
   }

@@ -23,6 +23,7 @@
 #include <vigil/detail/config.hpp>
 #include <vigil/detail/duration.hpp>
 #include <vigil/detail/handle.hpp>
+#include <vigil/detail/mistakes.hpp>
 #include <vigil/detail/site.hpp>
 #include <vigil/post.hpp>
 #include <vigil/time.hpp>
@@ -96,7 +97,7 @@ class timer {
   // Makes a timer that sends its deadline on its channel, d from now; at once if d is
   // zero or negative. Throws wrong_place on a thread without a runtime, and
   // std::bad_alloc.
-  template <detail::duration_like D>
+  template <detail::duration_argument D>
   explicit timer(const D& d)
       : channel_(detail::channel_handle(detail::make_timer("timer", detail::to_nanos(d)))) {}
 
@@ -153,7 +154,7 @@ class timer {
   // std::invalid_argument is thrown if it is zero or negative. A later deadline than the
   // current one costs no heap operation. May be called inside the callback. Throws
   // std::bad_alloc if the heap cannot grow; the timer is then unchanged.
-  template <detail::duration_like D>
+  template <detail::duration_argument D>
   bool reset(const D& d) const {
     if (core() != nullptr) return detail::reset(core(), detail::to_nanos(d));
     return detail::reset(record_.get(), detail::to_nanos(d));
@@ -199,7 +200,7 @@ class timer {
   // Lets the timer fire up to `slack` after its deadline, so that it can share a wake-up
   // with others. Takes effect with the next arming at the latest. A negative slack means
   // 0; the largest is 71 minutes. Kept in whole microseconds.
-  template <detail::duration_like D>
+  template <detail::duration_argument D>
   void set_slack(const D& slack) const {
     const std::int64_t length = detail::to_nanos(slack);
     if (record_) detail::set_slack(record_.get(), length);
@@ -247,6 +248,8 @@ callback timer_callback(F&& f) {
   if constexpr (std::is_invocable_v<std::decay_t<F>&>) {
     return callback(std::forward<F>(f));
   } else {
+    static_assert(timer_function<F, Timer>,
+                  VIGIL_WANTS_PLAIN_FUNCTION ", or [](vigil::timer& self) { ... }");
     if (is_empty_function(f)) return callback();
     return callback(call_with_timer<Timer, std::decay_t<F>>{std::forward<F>(f)});
   }
@@ -266,6 +269,11 @@ timer after_func(const D& d, F&& f, const site& from = site::current()) {
   const std::int64_t length = detail::to_nanos(d);  // before f is moved from
   return timer(detail::after_func(length, detail::timer_callback<timer>(std::forward<F>(f)), from));
 }
+
+void after_func(detail::write_a_duration_such_as_5ms, ...) VIGIL_REFUSED(VIGIL_WANTS_DURATION);
+
+template <detail::duration_like D, class write = detail::f_is_called_without_arguments>
+void after_func(const D&, ...) VIGIL_REFUSED(VIGIL_WANTS_PLAIN_FUNCTION);
 
 // Runs f as post(f) does, and returns its timer: stop() is true exactly if f has not
 // begun and never will, so it is false inside f and afterwards. The handle may be

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <vigil/detail/config.hpp>
+#include <vigil/detail/mistakes.hpp>
 #include <vigil/detail/sync_core.hpp>
 #include <vigil/detail/wait_limit.hpp>
 #include <vigil/fiber.hpp>
@@ -78,7 +79,7 @@ class wait_group {
   void wait(const context& ctx) { detail::wait(core_, false, detail::cancelled_by(ctx)); }
 
   // Returns false if the timeout passed first.
-  template <detail::duration_like D>
+  template <detail::duration_argument D>
   bool wait_for(const D& timeout) {
     return detail::wait(core_, false, detail::within(timeout));
   }
@@ -93,6 +94,7 @@ class wait_group {
   // throws, with nothing counted.
   template <class F>
   void go(F&& f, const site& from = site::current()) {
+    static_assert(detail::checked_function<std::decay_t<F>&>::is_done);
     detail::refuse_empty("vigil::wait_group::go", f);
     add();
     using body = detail::counted_body<std::decay_t<F>>;

@@ -130,6 +130,7 @@ TEST_SUITE("channels: regression") {
       return requires { vigil::on_send(c, value); };
     };
     CHECK_FALSE(accepts(owners, static_cast<int*>(nullptr)));
+    CHECK_FALSE(accepts(owners, std::unique_ptr<int>()));  // an lvalue there
     CHECK_FALSE(accepts(lists, 5));
     const vigil::channel<std::string> texts;
     CHECK(accepts(texts, "text"));

@@ -5,11 +5,13 @@
  2. A header of vigil/io without -DBOOST_ASIO_SEPARATE_COMPILATION: one error, which
     names that flag, and what gives it: CMake's target, meson's, and pkg-config.
  3. A guard or a lock's result that is dropped at once: a warning each.
- 4. A call with wrong arguments: the first error says what to write.
+ 4. A call with wrong arguments: the first error says what to write. The user's own
+    functions of these names are not disturbed.
 """
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT, COMPILER = Path(sys.argv[1]), sys.argv[2:]
@@ -32,6 +34,8 @@ DROPPED = [
     "p.try_acquire_for(std::chrono::seconds(1));",
 ]
 
+ON_SEND = r"write (= .*on_send_of_std_move|on_send\(ch, std::move\(v\), f\))"
+
 # The call, and what its first error says (a regular expression).
 WRONG = [
     ("vigil::co::send(words, std::in_place, 1, 2)", r"what would stand in T\(...\)"),
@@ -43,10 +47,8 @@ WRONG = [
     ("vigil::go([](int, int) {}, 1)", "an argument for each parameter of f"),
     ("vigil::spawn([](int&) {}, number)", r"std::ref\(x\) for a T&"),
     ("vigil::go(vigil::fiber_options{}, [](int) {})", "an argument for each parameter of f"),
-    ("vigil::sleep_for(5)", "write 5ms"),
-    ("vigil::sleep_for(0.5, vigil::background())", "write 5ms"),
-    ("vigil::co::sleep_for(5)", "write 5ms"),
-    ("vigil::on_timeout(5)", "write 5ms"),
+    ('vigil::go({.name = "x"}, [](int) {})', "an argument for each parameter of f"),
+    ("vigil::spawn({.stack_size = 1}, [](int, int) {}, 1)", "an argument for each parameter of f"),
     ("words.send(word)", r"write (= .*send_of_std_move|send\(std::move\(v\))"),
     ("words.send(word, vigil::background())",
      r"write (= .*send_of_std_move|send\(std::move\(v\))"),
@@ -54,16 +56,97 @@ WRONG = [
     ("words.send_for(word, vigil::clock::duration(1))",
      r"write (= .*send_for_of_std_move|send_for\(std::move\(v\))"),
     ("vigil::co::send(words, word)", r"write std::move\(v\)"),
+    ("vigil::on_send(words, word)", ON_SEND),
+    ("vigil::on_send(vigil::sender(words), word, [] {})", ON_SEND),
     ("vigil::select(mixed)", r"write on_recv\(ch, f\)"),
     ("vigil::co::select(mixed)", r"write on_recv\(ch, f\)"),
 ]
-NAMES = """#include <vigil/co.hpp>
+# A number where a duration is wanted.
+WRONG += [(call, "write.a.duration,?.such.as.5ms") for call in (
+    "vigil::sleep_for(5)",
+    "vigil::sleep_for(0.5, vigil::background())",
+    "vigil::after(5L)",
+    "vigil::tick(5)",
+    "vigil::deadline_in(5)",
+    "vigil::after_func(5, [] {})",
+    "vigil::after_func(5, [] {}, vigil::site::current())",
+    "vigil::every(5, [word = std::string()] {})",
+    "vigil::every(5, [] {}, vigil::from_end)",
+    "vigil::timer(5)",
+    "vigil::timer().reset(5L)",
+    "vigil::ticker(5)",
+    "vigil::ticker(5, 5)",
+    "vigil::on_timeout(5)",
+    "vigil::on_timeout(5, [] {})",
+    "vigil::with_timeout(vigil::background(), 5)",
+    "vigil::blocking_for(5, [] {})",
+    "vigil::wait_all_for(5, fiber)",
+    "vigil::boot::sleep_for(5)",
+    "vigil::co::sleep_for(5)",
+    "vigil::co::recv_for(mixed, 5)",
+    "mixed.recv_for(5)",
+    "mixed.recv_for(std::int64_t(5))",
+    "mixed.send_for(pair(), 5)",
+    "fiber.join_for(5)",
+    "vigil::semaphore(1).try_acquire_for(5)",
+    "vigil::wait_group().wait_for(5)",
+    "vigil::group().wait_for(5)",
+    "vigil::mutex().try_lock_for(5)",
+    "vigil::runtime::current().after_func(5, [] {})",
+)]
+# A function with a parameter that nothing is passed for.
+WRONG += [(call, "f.is.called.without.arguments") for call in (
+    "vigil::after_func(std::chrono::seconds(5), [](int) {})",
+    "vigil::after_func(vigil::background(), [](int) {})",
+    "vigil::every(std::chrono::seconds(1), [](int) {})",
+    "vigil::every(std::chrono::seconds(1), [](int) {}, vigil::from_end)",
+    "vigil::post([](int) {})",
+    "vigil::post([](int) {}, vigil::stoppable)",
+    "vigil::defer([](int) {})",
+    "vigil::blocking([word = std::string()](int) {})",
+    "vigil::blocking(vigil::background(), [](int) {})",
+    "vigil::blocking_for(std::chrono::seconds(1), [](int) {})",
+    "vigil::group().go([](int) {})",
+    "vigil::group().try_go([](int) {})",
+    "vigil::group_of<int>().go([](int) { return 1; })",
+    "vigil::wait_group().go([](int) {})",
+    "vigil::run([](int) {})",
+    "vigil::run({.workers = 2}, [](int) {})",
+    "vigil::runtime::current().go([](int) {})",
+    "vigil::runtime::current().after_func(std::chrono::seconds(1), [](int) {})",
+    "vigil::runtime::current().post([](int) {})",
+    "vigil::runtime::current().post([](int) {}, vigil::stoppable)",
+)]
+HEADERS = """#include <vigil/co.hpp>
 #include <vigil/vigil.hpp>
+#include <functional>
 #include <memory>
-struct pair { unsigned first; int second; };
+#include <string>
+"""
+NAMES = """struct pair { unsigned first; int second; };
 void f(vigil::channel<std::unique_ptr<int>> words, vigil::channel<pair> mixed, int number,
-       const std::unique_ptr<int> word) {
+       const std::unique_ptr<int> word, vigil::fiber<int> fiber) {
   static_cast<void>(number);
+"""
+# Another library's functions, with any conversion but the worst.
+OWN = """namespace other {
+struct token {};
+template <class T> int post(T&&) { return 1; }
+int after(double) { return 1; }
+int with_timeout(const vigil::context&, unsigned) { return 1; }
+template <class F> int every(long, F) { return 1; }
+int after_func(std::chrono::seconds, std::function<void(int)>) { return 1; }
+int blocking(std::string) { return 1; }
+}
+using namespace vigil;
+using namespace other;
+int own = post(token()) + post(1) + after(5) + with_timeout(background(), 5) + every(5, [] {}) +
+          after_func(std::chrono::seconds(1), [](int) {}) + blocking("text");
+template <class... A> constexpr bool are_taken = requires(A... a) { vigil::after_func(a...); };
+static_assert(!are_taken<int, void (*)()>);
+static_assert(!are_taken<clock::duration, void (*)(int)>);
+static_assert(are_taken<clock::duration, void (*)()>);
+static_assert(are_taken<clock::duration, void (*)(vigil::timer&)>);
 """
 
 
@@ -103,10 +186,20 @@ def main():
         if not any(f":{number}:" in s and "nodiscard" in s for s in said):
             faults.append(f"no warning for `{line}`")
 
-    for call, expected in WRONG:
-        said = say(f"{NAMES}  static_cast<void>({call});\n}}\n", "-std=c++20")
-        if not said or not re.search(expected, said[0]):
-            faults.append(f"{call}: the first error does not say '{expected}': {said[:3]}")
+    if said := say(HEADERS + OWN, "-std=c++20"):
+        faults.append(f"the user's own functions are not taken: {said[:3]}")
+
+    with tempfile.TemporaryDirectory() as folder:
+        headers = Path(folder, "headers.hpp")
+        headers.write_text(HEADERS, encoding="utf-8")
+        # Read once; g++ and clang++ look for a file of this name.
+        subprocess.run([*COMPILER, "-std=c++20", f"-I{ROOT / 'include'}", "-x", "c++-header",
+                        headers, "-o", f"{headers}.gch"], check=True)
+        for call, expected in WRONG:
+            said = say(f"{NAMES}  static_cast<void>({call});\n}}\n", "-std=c++20",
+                       "-include", str(headers))
+            if not said or not re.search(expected, said[0]):
+                faults.append(f"{call}: the first error does not say '{expected}': {said[:3]}")
 
     print("\n".join(faults) or "each mistake has its message")
     return 1 if faults else 0

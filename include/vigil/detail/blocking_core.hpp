@@ -78,7 +78,7 @@ template <class F>
 concept blocking_function = std::is_invocable_v<std::decay_t<F>>;
 
 template <class F>
-using blocking_result = typename blocking_record<std::decay_t<F>>::result;
+using blocking_result = std::invoke_result_t<std::decay_t<F>>;
 
 // The result of a form with a time: an optional, or whether f has run.
 template <class R>

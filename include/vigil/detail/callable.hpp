@@ -3,6 +3,7 @@
 
 #include <vigil/detail/config.hpp>
 #include <vigil/detail/empty_function.hpp>
+#include <vigil/detail/mistakes.hpp>
 
 #include <cstddef>
 #include <new>
@@ -52,10 +53,10 @@ class callback {
   callback() noexcept = default;
 
   template <class F>
-    requires(!std::is_same_v<std::remove_cvref_t<F>, callback> &&
-             std::is_invocable_v<std::decay_t<F>&>)
+    requires(!std::is_same_v<std::remove_cvref_t<F>, callback>)
   explicit callback(F&& f) {
     using target = std::decay_t<F>;
+    static_assert(checked_function<target&>::is_done);
     if (is_empty_function(f)) return;  // the caller reports it
     if constexpr (sizeof(target) <= room && alignof(target) <= alignof(void*) &&
                   std::is_nothrow_move_constructible_v<target>) {

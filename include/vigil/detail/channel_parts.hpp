@@ -4,6 +4,7 @@
 #include <vigil/detail/channel_core.hpp>
 #include <vigil/detail/config.hpp>
 #include <vigil/detail/handle.hpp>
+#include <vigil/detail/mistakes.hpp>
 
 #include <cstddef>
 #include <iterator>
@@ -12,20 +13,6 @@
 #include <utility>
 
 namespace VIGIL_DETAIL {
-
-// Functions that are there only to be refused, with a message, where nothing else would
-// take the arguments. clang shows the text; g++ 12 shows the deleted function's default
-// arguments, so their names say the same. A static_assert would tell a concept that the
-// call compiles.
-#ifdef __clang__
-#define VIGIL_REFUSED(text) __attribute__((unavailable(text)))
-#else
-#define VIGIL_REFUSED(text) = delete
-#endif
-struct send_of_std_move;
-struct try_send_of_std_move;
-struct send_for_of_std_move;
-struct send_until_of_std_move;
 
 // The result of recv().
 template <class T>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <vigil/detail/config.hpp>
+#include <vigil/detail/mistakes.hpp>
 
 #include <cstdint>
 #include <limits>
@@ -18,14 +19,9 @@ concept duration_like = requires(const D& d) {
   d.count();
 };
 
-// The compiler's message for a number without a unit.
+// A member's parameter: a duration, or a number, which to_nanos() refuses.
 template <class D>
-struct checked_duration {
-  static_assert(duration_like<D>,
-                "vigil: a length of time has a unit: write 5ms or std::chrono::milliseconds(5), "
-                "not 5");
-  static constexpr bool is_done = true;
-};
+concept duration_argument = duration_like<D> || std::is_arithmetic_v<D>;
 
 [[noreturn]] VIGIL_API void throw_not_a_duration();  // throws std::invalid_argument, for NaN
 
@@ -63,6 +59,13 @@ constexpr std::int64_t to_nanos(const D& d) {
     if (whole <= bottom) return bottom;
     return static_cast<std::int64_t>(whole);
   }
+}
+
+template <class N>
+  requires std::is_arithmetic_v<N>
+constexpr std::int64_t to_nanos(N) {
+  static_assert(!sizeof(N*), VIGIL_WANTS_DURATION);
+  return 0;
 }
 
 }  // namespace VIGIL_DETAIL

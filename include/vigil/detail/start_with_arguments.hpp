@@ -125,4 +125,16 @@ auto spawn(const F&, const A&, const More&...) {
   static_assert(detail::checked_call<F, A, More...>::is_done);
 }
 
+template <class F, class A, class... More>
+  requires detail::are_mistaken<F, A, More...>
+void go(const fiber_options&, const F&, const A&, const More&...) {
+  static_assert(detail::checked_call<F, A, More...>::is_done);
+}
+
+template <class F, class A, class... More>
+  requires detail::are_mistaken<F, A, More...>
+auto spawn(const fiber_options&, const F&, const A&, const More&...) {
+  static_assert(detail::checked_call<F, A, More...>::is_done);
+}
+
 }  // namespace VIGIL_PUBLIC

@@ -91,16 +91,12 @@ class kept_limit {
 
 // --- Makes a limit, from nanoseconds or from the user's types.
 
-constexpr wait_limit within(std::int64_t nanoseconds) noexcept {
-  return {wait_limit::timing::within, nanoseconds, nullptr};
-}
-
-template <duration_like D>
+template <duration_argument D>
 constexpr wait_limit within(const D& timeout) {
-  return within(to_nanos(timeout));
+  return {wait_limit::timing::within, to_nanos(timeout), nullptr};
 }
 
-template <duration_like D>
+template <duration_argument D>
 wait_limit within(const D& timeout, const context& ctx) {
   return {wait_limit::timing::within, to_nanos(timeout), cancel_node_of(ctx)};
 }

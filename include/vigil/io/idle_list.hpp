@@ -48,7 +48,7 @@ class idle_list {
  public:
   // Throws std::invalid_argument for a duration of zero or less, wrong_place on a thread
   // without a runtime, and std::bad_alloc.
-  template <vigil::detail::duration_like D>
+  template <vigil::detail::duration_argument D>
   explicit idle_list(const D& idle, const site& from = site::current())
       : list_(
             idle,

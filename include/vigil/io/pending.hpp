@@ -100,12 +100,12 @@ class pending {
     detail::pending_wait(*core_.of, vigil::detail::cancelled_by(ctx));
   }
 
-  template <vigil::detail::duration_like D>
+  template <vigil::detail::duration_argument D>
   [[nodiscard]] bool wait_for(const D& timeout) {
     return detail::pending_wait(*core_.of, vigil::detail::within(timeout));
   }
 
-  template <vigil::detail::duration_like D>
+  template <vigil::detail::duration_argument D>
   [[nodiscard]] bool wait_for(const D& timeout, const context& ctx) {
     return detail::pending_wait(*core_.of, vigil::detail::within(timeout, ctx));
   }

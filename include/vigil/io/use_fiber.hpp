@@ -74,7 +74,7 @@ class fiber_token {
 
   // Limits the operation by a timeout, counted from its beginning.
   // Waits on a fiber: throws stopped, wrong_place, boost::system::system_error.
-  template <vigil::detail::duration_like D>
+  template <vigil::detail::duration_argument D>
   [[nodiscard]] fiber_token within(const D& d) const {
     return with(vigil::detail::within(d));
   }
@@ -112,7 +112,7 @@ class use_fiber_t {
     return fiber_token().until(t);
   }
 
-  template <vigil::detail::duration_like D>
+  template <vigil::detail::duration_argument D>
   [[nodiscard]] fiber_token within(const D& d) const {
     return fiber_token().within(d);
   }
