@@ -4,12 +4,17 @@
 #include <vigil/fiber.hpp>
 #include <vigil/io/detail/coroutine_gate.hpp>
 
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <type_traits>
 #include <utility>
 
+#include <boost/asio/append.hpp>
+#include <boost/asio/async_result.hpp>
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
 
 namespace VIGIL_IO_DETAIL {
 
@@ -18,6 +23,12 @@ using boost::asio::cancellation_type_t;
 
 static_assert(sizeof(boost::asio::detail::initiate_co_spawn<any_io_executor>) != 0,
               "Asio's class behind co_spawn has another name in this Boost: coroutine_gate.hpp");
+
+using appending = boost::asio::async_result<boost::asio::append_t<boost::asio::detached_t, int>,
+                                            void(std::exception_ptr)>;
+using wrapped = appending::init_wrapper<boost::asio::detail::initiate_co_spawn<any_io_executor>>;
+static_assert(!std::is_null_pointer_v<decltype(co_spawn_in(std::declval<wrapped&>()))>,
+              "Asio's append keeps co_spawn's object elsewhere in this Boost: coroutine_gate.hpp");
 
 // A handler that enters during the emission waits for `lock`, as a thread does: the
 // emission calls the functions that operations have installed, which do not wait.

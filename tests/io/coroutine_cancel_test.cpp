@@ -8,23 +8,31 @@
 
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/append.hpp>
 #include <boost/asio/as_tuple.hpp>
+#include <boost/asio/async_result.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/compose.hpp>
+#include <boost/asio/consign.hpp>
+#include <boost/asio/deferred.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/multiple_exceptions.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/prepend.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/asio/this_coro.hpp>
@@ -120,6 +128,72 @@ void for_each_shape(F f) {
 task<int> awaits(any_io_executor ex, asio::awaitable<int> (*make)()) {
   co_return co_await io::co::spawned(ex, make());
 }
+
+// A composed operation that awaits two coroutines, one after the other.
+template <class Token>
+auto twice(const any_io_executor& ex, asio::awaitable<int> (*make)(), Token&& token) {
+  return asio::async_compose<Token, void(std::exception_ptr, int)>(
+      [ex, make, begun = 0](auto& self, std::exception_ptr e = nullptr, int n = 0) mutable {
+        if (e != nullptr || begun == 2) {
+          self.complete(e, n);
+          return;
+        }
+        ++begun;
+        asio::co_spawn(ex, make(), std::move(self));
+      },
+      token,
+      ex);
+}
+
+// An operation that passes its handler on.
+template <class Token>
+auto passed_on(const any_io_executor& ex, asio::awaitable<int> (*make)(), Token&& token) {
+  return asio::async_initiate<Token, void(std::exception_ptr, int)>(
+      [&](auto handler) { asio::co_spawn(ex, make(), std::move(handler)); }, token);
+}
+
+// Waits for a coroutine that something stands before: a wrapper, or another operation.
+using hidden_wait = int (*)(const any_io_executor&,
+                            asio::awaitable<int> (*)(),
+                            const io::fiber_token&);
+const hidden_wait hidden_waits[] = {
+    [](auto& ex, auto make, auto& token) {
+      return std::get<0>(asio::co_spawn(ex, make(), asio::append(token, 'a')));
+    },
+    [](auto& ex, auto make, auto& token) {  // its error is a value
+      const auto [c, e, n] = asio::co_spawn(ex, make(), asio::prepend(token, 'a'));
+      if (e != nullptr) std::rethrow_exception(e);
+      return n;
+    },
+    [](auto& ex, auto make, auto& token) {
+      return asio::co_spawn(ex, make(), asio::consign(token, std::make_unique<int>()));
+    },
+    [](auto& ex, auto make, auto& token) {
+      const auto [n, c, d] =
+          asio::co_spawn(ex, make(), asio::consign(asio::append(asio::append(token, 'a'), 'b'), 1));
+      return n;
+    },
+    [](auto& ex, auto make, auto& token) {
+      const asio::deferred_t deferred;
+      return asio::co_spawn(ex, make(), deferred)(asio::consign(token, 1));
+    },
+    [](auto& ex, auto make, auto& token) { return twice(ex, make, token); },
+    [](auto& ex, auto make, auto& token) {
+      return std::get<0>(twice(ex, make, asio::append(token, 'a')));
+    },
+    [](auto& ex, auto make, auto& token) { return passed_on(ex, make, token); },
+    [](auto& ex, auto make, auto&) {
+      io::pending<int> p(
+          [&](auto token) { return asio::co_spawn(ex, make(), asio::consign(token, 1)); });
+      p.on_lost([](int) {});
+      return p.get();
+    },
+    [](auto& ex, auto make, auto&) {
+      io::pending<int> p([&](auto token) { return twice(ex, make, token); });
+      p.on_lost([](int) {});
+      return p.get();
+    },
+};
 
 // The moment of the i-th request to end.
 nanoseconds moment(int i) {
@@ -245,6 +319,52 @@ TEST_SUITE("coroutines of Asio's that are cancelled") {
             CHECK_THROWS_AS(t.join(), vigil::cancelled);
           for (auto& f : fibers)
             CHECK_THROWS_AS(f.join(), vigil::cancelled);
+        });
+      });
+    }
+  }
+
+  TEST_CASE("one behind append, prepend, consign, async_compose or a function") {
+    for_each_shape([](const any_io_executor& ex, asio::awaitable<int> (*make)()) {
+      for (const hidden_wait waits : hidden_waits) {
+        repeat(rounds(10), [&](int i) {
+          const nanoseconds later = 2 * moment(i);
+          auto f = vigil::spawn([&] {
+            try {
+              const int result = waits(ex, make, io::fiber_token().within(later + 2us));
+              CHECK(result == 1);
+            } catch (const boost::system::system_error&) {
+            } catch (const asio::multiple_exceptions&) {
+            }
+          });
+          vigil::sleep_for(later);
+          if (i % 2 != 0) f.request_stop();
+          try {
+            f.join();
+          } catch (const vigil::cancelled&) {
+          }
+        });
+      }
+    });
+  }
+
+  TEST_CASE("no stop of a hidden one is lost") {
+    for (const place& p : places) {
+      INFO(std::string(p.name));
+      in_runtime({.workers = {1, 2, 4}}, [&] {
+        repeat(rounds(20), [&](int i) {
+          std::vector<vigil::fiber<int>> fibers;
+          for (const hidden_wait waits : hidden_waits) {
+            fibers.push_back(vigil::spawn([&p, waits] {
+              return waits(
+                  p.make(), [] { return sleeps(1h); }, io::fiber_token());
+            }));
+          }
+          if (i % 2 != 0) vigil::sleep_for(moment(i));
+          for (auto& f : fibers)
+            f.request_stop();
+          for (auto& f : fibers)
+            CHECK_THROWS(f.join());
         });
       });
     }

@@ -77,7 +77,7 @@ task<R> result(pending<R>& of) {
 // exception. A stop, at any moment, asks it to end, by the cancellation that its
 // operations honour, and waits for its end; co_await then throws `stopped`, and a result
 // that came nevertheless is dropped. The coroutine is an asio::awaitable<T>: a stop can
-// end none with an executor type of its own.
+// end none with an executor type of its own. It must run on its this_coro::executor only.
 template <class Executor, class T, class Own>
 task<T> spawned(Executor on, boost::asio::awaitable<T, Own> coroutine) {
   pending<T> p([&](auto token) {

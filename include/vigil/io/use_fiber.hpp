@@ -40,7 +40,7 @@ struct token_access;
 // fiber_token: use_fiber with a deadline, a context, or both; of several until() and
 // within() the last one counts. A coroutine that co_spawn starts with it is cancelled
 // likewise, on any executor; it must be an asio::awaitable<T>, with no executor type of
-// its own.
+// its own, and run on its this_coro::executor only.
 //
 // At a deadline, a cancel and a stop the operation is cancelled
 // (cancellation_type::terminal), and the call returns only when its handler has run, so

@@ -26,7 +26,9 @@
 #include <type_traits>
 #include <utility>
 
+#include <boost/asio/associated_allocator.hpp>
 #include <boost/asio/associated_cancellation_slot.hpp>
+#include <boost/asio/associated_executor.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/cancellation_type.hpp>
 #include <boost/asio/execution/blocking.hpp>
@@ -174,8 +176,8 @@ class gated_executor {
 template <class Handler>
 class gated_handler {
  public:
-  using executor_type = typename Handler::executor_type;
-  using allocator_type = typename Handler::allocator_type;
+  using executor_type = boost::asio::associated_executor_t<Handler>;
+  using allocator_type = boost::asio::associated_allocator_t<Handler>;
   using cancellation_slot_type = boost::asio::cancellation_slot;
 
   gated_handler(Handler handler, gate_ref gate)
@@ -194,9 +196,13 @@ class gated_handler {
     handler_(std::forward<Args>(args)...);
   }
 
-  executor_type get_executor() const noexcept { return handler_.get_executor(); }
+  executor_type get_executor() const noexcept {
+    return boost::asio::get_associated_executor(handler_);
+  }
 
-  allocator_type get_allocator() const noexcept { return handler_.get_allocator(); }
+  allocator_type get_allocator() const noexcept {
+    return boost::asio::get_associated_allocator(handler_);
+  }
 
   cancellation_slot_type get_cancellation_slot() const noexcept { return slot_of(*gate_); }
 
@@ -235,27 +241,58 @@ inline constexpr bool is_co_spawn = false;
 template <class Executor>
 inline constexpr bool is_co_spawn<boost::asio::detail::initiate_co_spawn<Executor>> = true;
 
+// co_spawn's object in an initiating function, which append, prepend, consign and the
+// like have wrapped, once or more; nullptr if there is none. coroutine_gate.cpp does not
+// compile with a Boost whose wrappers keep it under another name.
+template <class Initiation>
+auto co_spawn_in(Initiation& begin) noexcept {
+  if constexpr (is_co_spawn<Initiation>) {
+    return &begin;
+  } else if constexpr (requires { begin.initiation_; }) {
+    return co_spawn_in(begin.initiation_);
+  } else {
+    return nullptr;
+  }
+}
+
+// One argument of co_spawn's object: the coroutine's function, or a wrapper's tuple.
+template <class Arg>
+auto gated_argument(const gate_ref& gate, Arg&& arg) {
+  using own = std::decay_t<Arg>;
+  if constexpr (std::is_invocable_v<own&>) {
+    return gated_function<own>{gate, std::forward<Arg>(arg)};
+  } else {
+    return own(std::forward<Arg>(arg));
+  }
+}
+
 // Calls the initiating function of an operation with its handler, and co_spawn's so that
 // the coroutine can be cancelled.
 template <class Initiation, class Handler, class... Args>
-void initiate_operation(Initiation&& begin, Handler handler, Args&&... args) {
+void initiate_operation(Initiation&& begin, Handler&& handler, Args&&... args) {
   using initiation = std::decay_t<Initiation>;
-  if constexpr (is_co_spawn<initiation>) {
-    using executor = typename initiation::executor_type;
+  using found = decltype(co_spawn_in(std::declval<initiation&>()));
+  if constexpr (!std::is_null_pointer_v<found>) {
+    using co_spawn = std::remove_pointer_t<found>;
+    using executor = typename co_spawn::executor_type;
     static_assert(
         std::is_same_v<executor, boost::asio::any_io_executor>,
         "vigil::io: use_fiber, pending and co::spawned wait for a coroutine whose type is "
         "asio::awaitable<T>, without an executor of its own: a stop can end no other; "
         "write asio::awaitable<T>, or co_await the coroutine in one of that type");
     if constexpr (std::is_same_v<executor, boost::asio::any_io_executor>) {
-      const gate_ref gate = make_gate(begin.get_executor());
-      boost::asio::get_associated_cancellation_slot(handler).assign(cancel_coroutine{gate});
-      initiation gated(executor(gated_executor(begin.get_executor(), gate)));
-      gated(gated_handler<Handler>(std::move(handler), gate),
-            gated_function<std::decay_t<Args>>{gate, std::forward<Args>(args)}...);
+      using own_handler = std::decay_t<Handler>;
+      initiation gated(std::forward<Initiation>(begin));
+      co_spawn& inner = *co_spawn_in(gated);
+      const gate_ref gate = make_gate(inner.get_executor());
+      auto slot = boost::asio::get_associated_cancellation_slot(handler);
+      if (slot.is_connected()) slot.assign(cancel_coroutine{gate});
+      inner = co_spawn(executor(gated_executor(inner.get_executor(), gate)));
+      gated(gated_handler<own_handler>(std::forward<Handler>(handler), gate),
+            gated_argument(gate, std::forward<Args>(args))...);
     }
   } else {
-    std::forward<Initiation>(begin)(std::move(handler), std::forward<Args>(args)...);
+    std::forward<Initiation>(begin)(std::forward<Handler>(handler), std::forward<Args>(args)...);
   }
 }
 

@@ -305,9 +305,46 @@ class fiber_result<Token, R(As...) & noexcept(Noexcept)> : public fiber_result<T
 template <class Token, class R, class... As, bool Noexcept>
 class fiber_result<Token, R(As...) && noexcept(Noexcept)> : public fiber_result<Token, R(As...)> {};
 
+// --- The handler as a token.
+
+template <class Executor>
+inline constexpr bool is_operation_executor = false;
+
+template <bool Posts, bool Keeps>
+inline constexpr bool is_operation_executor<operation_executor<Posts, Keeps>> = true;
+
+// The handler, or one around it: append's, async_compose's or the program's own.
+template <class T>
+concept based_on_fiber_handler = is_operation_executor<boost::asio::associated_executor_t<T>>;
+
+// A composed operation passes its handler on to the operations inside it, of which one
+// may be co_spawn. The rest is as in Asio's own async_result.
+template <class Handler>
+class passed_on_handler {
+ public:
+  using completion_handler_type = Handler;
+  using return_type = void;
+
+  explicit passed_on_handler(Handler&) noexcept {}
+
+  void get() const noexcept {}
+
+  template <class Initiation, class RawHandler, class... Args>
+  static void initiate(Initiation&& begin, RawHandler&& handler, Args&&... args) {
+    initiate_operation(std::forward<Initiation>(begin),
+                       std::forward<RawHandler>(handler),
+                       std::forward<Args>(args)...);
+  }
+};
+
 }  // namespace VIGIL_IO_DETAIL
 
 namespace boost::asio {
+
+template <vigil::io::detail::based_on_fiber_handler T, class Signature>
+class async_result<T, Signature> : public vigil::io::detail::passed_on_handler<T> {
+  using vigil::io::detail::passed_on_handler<T>::passed_on_handler;
+};
 
 template <class Signature>
 class async_result<vigil::io::use_fiber_t, Signature>
