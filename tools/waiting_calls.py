@@ -81,8 +81,9 @@ waits on a fiber; `.within`, `.until` and `.under` limit it, together if need be
 `this_fiber::yield` waits for nothing, but throws `stopped`. Each call below may switch to
 other fibers even if it need not wait, since such calls have [a
 budget](../guide/fibers.md#waits-that-need-not-wait); so may a `select` with `otherwise`,
-and each `co_await` of a task. Destructors and the calls that throw nothing do not. An object that contains one
-of those below (as a member or an element) waits where that does.
+and each `co_await` of a task. Destructors, the calls that throw nothing, and a
+`once::call` whose function has run do not. An object that contains one of those below (as
+a member or an element) waits where that does.
 """
 
 @dataclasses.dataclass
