@@ -20,7 +20,7 @@ void write_plain_place(dump_writer& out, std::uintptr_t place, named_builds& bui
 }  // namespace
 
 const code_module* named_builds::find(std::uintptr_t place) noexcept {
-  if (place < last_.mapping || place >= last_.end) {
+  if (place < last_.begin || place >= last_.end) {
     if (!find_module(place, last_)) {
       last_.end = 0;
       return nullptr;

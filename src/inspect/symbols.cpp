@@ -13,6 +13,7 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <link.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #define VIGIL_TEXT_OF(x) #x
@@ -56,7 +57,7 @@ const char* path_of_program() noexcept {
 const link_map* find_map(std::uintptr_t place, code_module& out) noexcept {
   dl_find_object found;
   if (::_dl_find_object(reinterpret_cast<void*>(place), &found) != 0) return nullptr;
-  out.mapping = reinterpret_cast<std::uintptr_t>(found.dlfo_map_start);
+  out.begin = reinterpret_cast<std::uintptr_t>(found.dlfo_map_start);
   out.end = reinterpret_cast<std::uintptr_t>(found.dlfo_map_end);
   return found.dlfo_link_map;
 }
@@ -66,7 +67,7 @@ const link_map* find_map(std::uintptr_t place, code_module& out) noexcept {
   Dl_info info;
   void* map = nullptr;
   if (::dladdr1(reinterpret_cast<void*>(place), &info, &map, RTLD_DL_LINKMAP) == 0) return nullptr;
-  out.mapping = reinterpret_cast<std::uintptr_t>(info.dli_fbase);
+  out.begin = reinterpret_cast<std::uintptr_t>(info.dli_fbase);
   return static_cast<const link_map*>(map);
 }
 #endif
@@ -150,7 +151,8 @@ bool find_module(std::uintptr_t place, code_module& out) noexcept {
   const link_map* const at = find_map(place, out);
   if (at == nullptr || !read_loaded(at, &map, sizeof map)) return false;
   if (!read_text(map.l_name, out.path, sizeof out.path)) return false;
-  if (out.path[0] == '\0') {
+  out.is_program = out.path[0] == '\0';
+  if (out.is_program) {
     static_assert(sizeof program_path::text <= sizeof out.path);
     const char* const program = path_of_program();
     std::memcpy(out.path, program, std::strlen(program) + 1);
@@ -189,18 +191,31 @@ bool find_build_id(std::uintptr_t at, std::size_t size, build_id& out) noexcept 
   return false;
 }
 
+struct program_headers {
+  std::uintptr_t at = 0;
+  std::size_t count = 0;  // 0: not found
+};
+
+// The kernel has told where the program's are. A library's first bytes lie where its
+// addresses begin; the loader may tell of its code alone.
+program_headers headers_of(const code_module& m) noexcept {
+  if (m.is_program) return {::getauxval(AT_PHDR), ::getauxval(AT_PHNUM)};
+  ElfW(Ehdr) head;
+  if (!read_loaded(reinterpret_cast<const void*>(m.loaded), &head, sizeof head) ||
+      std::memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_phentsize != sizeof(ElfW(Phdr))) {
+    return {};
+  }
+  return {m.loaded + head.e_phoff, head.e_phnum};
+}
+
 }  // namespace
 
 build_id build_id_of(const code_module& m) noexcept {
   build_id out;
-  ElfW(Ehdr) head;
-  if (!read_loaded(reinterpret_cast<const void*>(m.mapping), &head, sizeof head) ||
-      std::memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_phentsize != sizeof(ElfW(Phdr))) {
-    return out;
-  }
-  for (unsigned i = 0; i < head.e_phnum; ++i) {
+  const program_headers headers = headers_of(m);
+  for (std::size_t i = 0; i < headers.count; ++i) {
     ElfW(Phdr) segment;
-    const std::uintptr_t at = m.mapping + head.e_phoff + i * sizeof segment;
+    const std::uintptr_t at = headers.at + i * sizeof segment;
     if (!read_loaded(reinterpret_cast<const void*>(at), &segment, sizeof segment)) return out;
     if (segment.p_type == PT_NOTE &&
         find_build_id(m.loaded + segment.p_vaddr, segment.p_memsz, out)) {

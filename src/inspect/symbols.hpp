@@ -52,11 +52,14 @@ class symbol_reader {
 void note_program_path() noexcept;
 
 struct code_module {
-  char path[1024] = {};        // absolute, if the system says so
-  std::uintptr_t offset = 0;   // of the place, in the file's own addresses
-  std::uintptr_t loaded = 0;   // where the file's addresses begin
-  std::uintptr_t mapping = 0;  // where its first bytes lie
-  std::uintptr_t end = 0;      // where its last ones end; 0: unknown
+  char path[1024] = {};       // absolute, if the system says so
+  std::uintptr_t offset = 0;  // of the place, in the file's own addresses
+  std::uintptr_t loaded = 0;  // where the file's addresses begin
+  // The part with the place: all of the file, or its code if there are gaps between its
+  // segments.
+  std::uintptr_t begin = 0;
+  std::uintptr_t end = 0;   // 0: unknown
+  bool is_program = false;  // and no library
 };
 
 // Finds the file that a place is in. False if it is in none. Async-signal-safe.
