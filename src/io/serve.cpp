@@ -1,5 +1,6 @@
 #include "sched/fiber/unhandled.hpp"
 #include "sched/scheduler.hpp"
+#include "sched/wait/caller.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/io/serve.hpp>
@@ -128,6 +129,8 @@ void server::keep_connections() {
 }
 
 bool server::has_room() {
+  // An accept that is served at once does not ask.
+  vigil::detail::caller().throw_if_stopped();
   try {
     if (waits_) {
       waits_ = false;

@@ -38,6 +38,30 @@ std::atomic<int> unhandled{0};
 }  // namespace
 
 TEST_SUITE("io::serve") {
+  TEST_CASE("a stop of its fiber, or of the server, ends it although clients wait") {
+    in_runtime({.workers = {1}}, [] {
+      auto& c = vigil::io::io_context();
+      for (const bool by_context : {false, true}) {
+        tcp::acceptor acceptor(c, {asio::ip::address_v4::loopback(), 0});
+        std::vector<tcp::socket> clients;
+        for (int i = 0; i < 10; ++i)
+          clients.emplace_back(c).async_connect(acceptor.local_endpoint(), use_fiber);
+        const auto stopping = vigil::with_cancel(vigil::background());
+        int served = 0;
+        auto server = vigil::spawn(
+            [&] { serve(stopping.ctx, acceptor, [&](const tcp::socket&) { ++served; }); });
+        if (by_context) {
+          stopping.cancel();
+          server.join();
+        } else {
+          server.request_stop();
+          CHECK_THROWS_AS(server.join(), vigil::cancelled);
+        }
+        CHECK(served == 0);
+      }
+    });
+  }
+
   TEST_CASE("each connection has a fiber of its own, over TCP and Unix sockets") {
     in_runtime({.workers = {1, 2}}, [] {
       auto& c = vigil::io::io_context();

@@ -103,7 +103,7 @@ class caller {
 
   VIGIL_FOR_IO caller(const wait_limit& limit, mode m, const worker* on) noexcept;
 
-  bool must_stop() const noexcept;
+  VIGIL_FOR_IO bool must_stop() const noexcept;
   VIGIL_FOR_IO ticket open_on_thread() noexcept;
   outcome sleep(ticket t, wait_reason reason) noexcept;
   outcome sleep_alone(ticket t, nanos deadline) noexcept;
