@@ -14,11 +14,11 @@ void stop_for_scope(const timer_record* record, call_ref stop, call_ref stop_and
     stop();
     return;
   }
-  // Destructors give no worker away: the call does not count.
-  if (record != nullptr) static_cast<void>(spend_calls(-1));
   if (self == nullptr) {
     stop_and_wait();
   } else {
+    // Destructors give no worker away: the call does not count.
+    if (record != nullptr) static_cast<void>(spend_calls(-1));
     const this_fiber::shield until_it_has_ended;
     stop_and_wait();
   }
