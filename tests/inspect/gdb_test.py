@@ -87,8 +87,9 @@ def check_look(way, said, wanted):
     check(f"{way}: info fibers: 13 in all", "\n13 fibers\n" in fibers, fibers)
     text = said["fiber apply all bt"]
     check_stacks(way, stacks_of(text), wanted)
+    # Without its symbols a library of the system has functions without a name.
     troubles = [line for line in text.splitlines()
-                if re.search(r"Backtrace stopped|Python Exception|\?\?|corrupt", line)]
+                if re.search(r"Backtrace stopped|Python Exception|\?\?(?! \(\) from /)|corrupt", line)]
     check(f"{way}: no stack ends with a complaint", not troubles, "\n".join(troubles))
 
     timers = said["info timers"]
