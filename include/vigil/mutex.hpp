@@ -43,11 +43,7 @@ class mutex {
   // The same; throws `cancelled`, without the lock, when ctx is done.
   void lock(const context& ctx) { lock_within(detail::cancelled_by(ctx)); }
 
-  [[nodiscard]] bool try_lock() noexcept {
-    if (!take() && !detail::try_lock_slowly(core_)) return false;
-    detail::holder_came(core_.holder);
-    return true;
-  }
+  [[nodiscard]] bool try_lock() noexcept { return take() || detail::try_lock_slowly(core_); }
 
   // Returns false if the timeout passes first. If it is zero or negative, does what
   // try_lock does.
@@ -79,13 +75,13 @@ class mutex {
   friend class detail::part_lock;
 
   bool lock_within(const detail::wait_limit& limit) {
-    if (!detail::is_each_lock_watched() && take()) [[likely]]
+    if (take()) [[likely]]
       return true;
     return detail::lock_slowly(core_, limit);
   }
 
   bool take() noexcept {
-    std::uint32_t seen = 0;
+    std::uint32_t seen = detail::free_lock_word();
     // Pairs with the release in unlock() and in unlock_slowly().
     return core_.word.compare_exchange_strong(
         seen, detail::mutex_core::locked, std::memory_order_acquire, std::memory_order_relaxed);

@@ -36,11 +36,7 @@ class shared_mutex {
   // The same; throws `cancelled`, without the lock, when ctx is done.
   void lock(const context& ctx) { lock_within(detail::cancelled_by(ctx)); }
 
-  [[nodiscard]] bool try_lock() noexcept {
-    if (!take() && !detail::try_lock_slowly(core_)) return false;
-    detail::holder_came(core_.holder);
-    return true;
-  }
+  [[nodiscard]] bool try_lock() noexcept { return take() || detail::try_lock_slowly(core_); }
 
   template <detail::duration_argument D>
   [[nodiscard]] bool try_lock_for(const D& timeout) {
@@ -97,13 +93,13 @@ class shared_mutex {
   using word = detail::shared_mutex_core;
 
   bool lock_within(const detail::wait_limit& limit) {
-    if (!detail::is_each_lock_watched() && take()) [[likely]]
+    if (take()) [[likely]]
       return true;
     return detail::lock_slowly(core_, limit);
   }
 
   bool lock_shared_within(const detail::wait_limit& limit) {
-    if (!detail::is_each_lock_watched() && take_shared()) [[likely]]
+    if (take_shared()) [[likely]]
       return true;
     return detail::lock_shared_slowly(core_, limit);
   }
@@ -117,16 +113,16 @@ class shared_mutex {
   }
 
   bool take() noexcept {
-    std::uint32_t seen = 0;
+    std::uint32_t seen = detail::free_lock_word();
     // Pairs with the releases in unlock() and unlock_shared().
     return core_.word.compare_exchange_strong(
         seen, word::exclusive, std::memory_order_acquire, std::memory_order_relaxed);
   }
 
   bool take_shared() noexcept {
-    // ordering: the load only proposes.
-    std::uint32_t seen = core_.word.load(std::memory_order_relaxed);
-    while ((seen & (word::exclusive | word::waiting | word::due)) == 0) {
+    // ordering: the load only proposes. While locks are watched nobody comes in here.
+    std::uint32_t seen = core_.word.load(std::memory_order_relaxed) | detail::free_lock_word();
+    while ((seen & (word::exclusive | word::waiting | word::due | word::fresh)) == 0) {
       const std::uint32_t next = seen + word::one_reader;
       // Pairs with the release in unlock().
       if (core_.word.compare_exchange_weak(

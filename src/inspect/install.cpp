@@ -12,6 +12,7 @@
 #include "sched/report/dump_extension.hpp"
 #include "sched/report/fiber_dump.hpp"
 #include "sched/run/process_dump.hpp"
+#include "sync/lock_watch.hpp"
 
 #include <vigil/detail/sync_core.hpp>
 #include <vigil/inspect.hpp>
@@ -172,7 +173,7 @@ void install(const install_options& options) {
   detail::note_program_path();
   detail::the_extension.addresses.store(options.addresses);
   detail::warn_of_slow_clock();
-  detail::locks_are_watched.fetch_or(detail::lock_watch::notes_holders);
+  detail::watch_locks(detail::lock_watch::notes_holders);
   detail::measure_stacks(options.stack_use);
   detail::installed_extension.store(&detail::the_extension);
 }

@@ -12,6 +12,7 @@
 #include "sched/fiber/park_check.hpp"
 #include "sched/report/dump_writer.hpp"
 #include "sched/worker.hpp"
+#include "sync/lock_watch.hpp"
 
 #include <vigil/detail/sync_core.hpp>
 #include <vigil/lock_check.hpp>
@@ -234,7 +235,7 @@ void install(const install_options& options) {
   static_cast<void>(at_fork);
   detail::aborts.store(options.abort);
   detail::is_on.store(true);
-  detail::locks_are_watched.fetch_or(detail::lock_watch::checks_calls);
+  detail::watch_locks(detail::lock_watch::checks_calls);
   // Pairs with the acquire in leave_with_care().
   detail::installed_park_check.store(&detail::check, detail::order::release);
   // Has a linker take the pthread functions from the static library.

@@ -12,11 +12,6 @@ namespace VIGIL_DETAIL {
 // `used`: the functions by which it is read name it in assembler.
 [[gnu::used]] constinit thread_local int calls_left = 0;
 
-[[gnu::noinline]] int calls_of_thread() noexcept {
-  asm volatile("");
-  return calls_left;
-}
-
 namespace {
 
 [[gnu::noinline]] void set_count_of_thread(int n) noexcept {
@@ -33,6 +28,11 @@ bool is_each_looked_at() noexcept {
 }  // namespace
 
 #if !defined(__x86_64__) || defined(__ILP32__)
+[[gnu::noinline]] int calls_of_thread() noexcept {
+  asm volatile("");
+  return calls_left;
+}
+
 [[gnu::noinline]] bool spend_calls(int n) noexcept {
   asm volatile("");
   return (calls_left -= n) < 0;

@@ -45,12 +45,22 @@ extern thread_local int calls_left asm("vigil_calls_left")
       : "memory");
   return has_run_out;
 }
-#else
-bool spend_calls(int n = 1) noexcept;
-#endif
 
 // The present count.
+[[gnu::always_inline]] inline int calls_of_thread() noexcept {
+  std::intptr_t n;
+  asm volatile(
+      "movq vigil_calls_left@gottpoff(%%rip), %0\n\t"
+      "movl %%fs:(%0), %k0"
+      : "=r"(n)
+      :
+      : "memory");
+  return static_cast<int>(n);
+}
+#else
+bool spend_calls(int n = 1) noexcept;
 int calls_of_thread() noexcept;
+#endif
 
 // A worker's side of the count. Its thread alone uses it.
 class turn_budget {

@@ -39,7 +39,7 @@ namespace {
 
 constexpr std::uint32_t locked = mutex_core::locked;
 constexpr std::uint32_t waiting = 2;
-constexpr std::uint32_t woken = 4;
+constexpr std::uint32_t woken = 16;
 constexpr std::uint32_t one_overtake = 32;
 constexpr std::uint32_t all_overtakes =
     ~(locked | waiting | woken | mutex_core::due | mutex_core::fresh);
@@ -164,11 +164,23 @@ bool lock_and_wait(mutex_core& m, const wait_limit& limit) {
 
 }  // namespace
 
+// The first lock of a mutex has a way of its own: there may be ever new ones.
 bool lock_slowly(mutex_core& m, const wait_limit& limit) {
-  if (spend_calls(detail::locks_to_count(m))) [[unlikely]] {
-    return detail::call_late(limit, [&m](const wait_limit& l) { return lock_or_wait(m, l); });
+  constexpr std::uint32_t is_new = mutex_core::due | mutex_core::fresh;
+  const auto lock_now = [&m](const wait_limit& l) { return lock_or_wait(m, l); };
+  std::uint32_t seen = m.word.load(order::relaxed);  // ordering: the load only proposes
+  if (seen == is_new) {
+    if (spend_calls()) [[unlikely]]
+      return detail::call_late(limit, lock_now);
+    // As in take(). Pairs with the release in unlock() and unlock_slowly().
+    if (!m.word.compare_exchange_strong(seen, locked, order::acquire, order::relaxed)) [[unlikely]]
+      return lock_or_wait(m, limit);
+    m.until_due = detail::first_locks();
+  } else {
+    if (spend_calls(detail::locks_to_count(m))) [[unlikely]]
+      return detail::call_late(limit, lock_now);
+    if (!take(m, false)) return lock_or_wait(m, limit);
   }
-  if (!take(m, false)) return lock_or_wait(m, limit);
   holder_came(m.holder);
   return true;
 }
@@ -178,11 +190,15 @@ void lock_uncounted(mutex_core& m) {
 }
 
 bool try_lock_slowly(mutex_core& m) noexcept {
-  return take(m, false);
+  if (!take(m, false)) return false;
+  holder_came(m.holder);
+  return true;
 }
 
-void unlock_slowly(mutex_core& m) {
-  bool leaves_due = false;
+namespace {
+
+// With waiters each lock is counted, and the word is never due.
+[[gnu::noinline]] void unlock_among_others(mutex_core& m, bool leaves_due) {
   for (;;) {
     std::uint32_t seen = m.word.load(order::relaxed);  // ordering: the load only proposes
     if ((seen & locked) == 0) {
@@ -190,10 +206,6 @@ void unlock_slowly(mutex_core& m) {
           "vigil::mutex::unlock: the mutex is not locked; unlock once for each lock, best with a "
           "std::unique_lock or std::scoped_lock");
     }
-    // With waiters each lock is counted, and the word is never due.
-    const bool is_due = m.until_due < 0;
-    if (is_due) m.until_due = locks_until_due - 1;
-    leaves_due |= is_due;
     if ((seen & waiting) == 0 || (seen & woken) != 0) {
       const std::uint32_t free = leaves_due ? mutex_core::due : 0;
       const std::uint32_t next = (seen & (waiting | woken)) == 0 ? free : seen & ~locked;
@@ -219,6 +231,20 @@ void unlock_slowly(mutex_core& m) {
     if (next != nullptr) next->waiter->deliver();
     return;
   }
+}
+
+}  // namespace
+
+void unlock_slowly(mutex_core& m) {
+  const bool leaves_due = m.until_due < 0;
+  if (leaves_due) {
+    m.until_due = locks_until_due - 1;
+    std::uint32_t seen = locked;
+    // Pairs with the acquire in take(); the last touch (MU4).
+    if (m.word.compare_exchange_strong(seen, mutex_core::due, order::release, order::relaxed))
+      return;
+  }
+  unlock_among_others(m, leaves_due);
 }
 
 namespace {

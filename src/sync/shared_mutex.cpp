@@ -189,7 +189,9 @@ bool lock_shared_slowly(shared_mutex_core& m, const wait_limit& limit) {
 }
 
 bool try_lock_slowly(shared_mutex_core& m) noexcept {
-  return try_now(m, keeps_writers_out, word::exclusive);
+  if (!try_now(m, keeps_writers_out, word::exclusive)) return false;
+  holder_came(m.holder);
+  return true;
 }
 
 bool try_lock_shared_slowly(shared_mutex_core& m) noexcept {

@@ -1,9 +1,11 @@
 #include "base/assert.hpp"
 #include "runtime/runtime_core.hpp"
+#include "sync/lock_watch.hpp"
 
 #include <vigil/detail/sync_core.hpp>
 #include <vigil/testing.hpp>
 
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 
@@ -15,9 +17,15 @@ namespace {
 
 class watched_locks {
  public:
-  watched_locks() noexcept { detail::locks_are_watched.fetch_add(detail::lock_watch::virtual_run); }
+  watched_locks() noexcept {
+    detail::change_lock_watch(
+        [](std::uint32_t reasons) { return reasons + detail::lock_watch::virtual_run; });
+  }
 
-  ~watched_locks() { detail::locks_are_watched.fetch_sub(detail::lock_watch::virtual_run); }
+  ~watched_locks() {
+    detail::change_lock_watch(
+        [](std::uint32_t reasons) { return reasons - detail::lock_watch::virtual_run; });
+  }
 
   watched_locks(const watched_locks&) = delete;
   watched_locks& operator=(const watched_locks&) = delete;

@@ -1,7 +1,10 @@
 #include "sync/mutex.hpp"
 
 #include "support/child.hpp"
+#include "sync/lock_watch.hpp"
 #include "sync_test.hpp"
+
+#include <vigil/cases.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -316,5 +319,44 @@ TEST_SUITE("mutex") {
       CHECK(m.try_lock());
       m.unlock();
     });
+  }
+
+  TEST_CASE("while locks are watched none is taken without the library, in whatever state") {
+    using watch = vigil::detail::lock_watch;
+    const auto all_states = [](auto& m, auto& holder) {
+      const auto is_noted = [&] { return holder.load() != 0; };
+      for (int i = 0; i < 200; ++i) {  // new, free, and due
+        if (i % 3 == 0) {
+          REQUIRE(m.try_lock());
+        } else {
+          m.lock();
+        }
+        REQUIRE(is_noted());
+        m.unlock();
+        REQUIRE_FALSE(is_noted());
+      }
+    };
+    mutex m;
+    vigil::shared_mutex s;
+    const std::uint32_t before = vigil::detail::locks_are_watched.load();
+    vigil::detail::watch_locks(watch::notes_holders);
+    all_states(m, vigil::detail::core_access::of(m).holder);
+    all_states(s, vigil::detail::core_access::of(s).holder);
+    vigil::detail::change_lock_watch([&](std::uint32_t) { return before & ~watch::any; });
+    CHECK(vigil::detail::locks_are_watched.load() == before);
+  }
+
+  TEST_CASE("locks are watched until the last reason is gone") {
+    using watch = vigil::detail::lock_watch;
+    const std::uint32_t before = vigil::detail::locks_are_watched.load();
+    const auto add = [](std::uint32_t n) { return n + watch::virtual_run; };
+    const auto remove = [](std::uint32_t n) { return n - watch::virtual_run; };
+    vigil::detail::change_lock_watch(add);
+    vigil::detail::change_lock_watch(add);
+    vigil::detail::change_lock_watch(remove);
+    CHECK(vigil::detail::is_each_lock_watched());
+    CHECK((vigil::detail::free_lock_word() & watch::any) != 0);
+    vigil::detail::change_lock_watch(remove);
+    CHECK(vigil::detail::locks_are_watched.load() == before);
   }
 }

@@ -33,8 +33,8 @@ struct mutex_core {
   constexpr explicit mutex_core(const site& from) noexcept : queue(from) {}
 
   static constexpr std::uint32_t locked = 1;
-  static constexpr std::uint32_t due = 8;     // nobody holds it or waits
-  static constexpr std::uint32_t fresh = 16;  // with due: no lock has been left out yet
+  static constexpr std::uint32_t due = 4;    // nobody holds it or waits
+  static constexpr std::uint32_t fresh = 8;  // with due alone: no lock has been left out yet
 
   // 0 means free, with no waiters. src/sync/mutex.cpp has the other bits.
   std::atomic<std::uint32_t> word{due | fresh};
@@ -44,18 +44,26 @@ struct mutex_core {
   std::atomic<std::uint64_t> holder{0};
 };
 
-// Why each lock comes to the library: a sum of these. 0 by default.
+// Why each lock comes to the library: 0 by default, otherwise `any` and a sum of the
+// others (src/sync/lock_watch.hpp). No mutex ever has such a word, since one that is
+// fresh is due. So a fast path that expects it, in place of 0, needs no other look.
 struct lock_watch {
-  static constexpr std::uint32_t notes_holders = 1;  // for those who look inside
-  static constexpr std::uint32_t checks_calls = 2;   // vigil-lock-check
-  static constexpr std::uint32_t virtual_run = 4;    // for each one that is under way
+  static constexpr std::uint32_t any = mutex_core::fresh;
+  static constexpr std::uint32_t notes_holders = 16;  // for those who look inside
+  static constexpr std::uint32_t checks_calls = 32;   // vigil-lock-check
+  static constexpr std::uint32_t virtual_run = 64;    // for each one that is under way
 };
 
 VIGIL_API extern std::atomic<std::uint32_t> locks_are_watched;
 
-inline bool is_each_lock_watched() noexcept {
+// The word that a fast path expects of a free mutex.
+inline std::uint32_t free_lock_word() noexcept {
   // ordering: a setting.
-  return locks_are_watched.load(std::memory_order_relaxed) != 0;
+  return locks_are_watched.load(std::memory_order_relaxed);
+}
+
+inline bool is_each_lock_watched() noexcept {
+  return free_lock_word() != 0;
 }
 
 // Notes the caller, if holders are noted.
@@ -77,6 +85,7 @@ inline void holder_goes(std::atomic<std::uint64_t>& holder) noexcept {
 // come. A stop does not end the wait.
 // Waits: throws wrong_place, deadlock (options::on_deadlock).
 VIGIL_API bool lock_slowly(mutex_core& m, const wait_limit& limit);
+// The same, without a wait.
 VIGIL_API bool try_lock_slowly(mutex_core& m) noexcept;
 // As part of a call that does not give its worker away unless it waits.
 // Waits: throws wrong_place, deadlock (options::on_deadlock).
@@ -88,8 +97,8 @@ struct shared_mutex_core {
 
   static constexpr std::uint32_t exclusive = 1;
   static constexpr std::uint32_t waiting = 2;
-  static constexpr std::uint32_t due = 4;  // as a mutex's
-  static constexpr std::uint32_t fresh = 8;
+  static constexpr std::uint32_t due = mutex_core::due;
+  static constexpr std::uint32_t fresh = mutex_core::fresh;
   static constexpr std::uint32_t one_reader = 16;
 
   std::atomic<std::uint32_t> word{due | fresh};
