@@ -55,11 +55,11 @@ std::int64_t count_of(const counter_core& c) noexcept {
 
 namespace {
 
-[[gnu::always_inline]] inline bool wait_now(counter_core& c,
-                                            bool is_latch,
-                                            const wait_limit& limit) {
-  queue_guard guard(c.queue);
-  if (c.count == 0) return true;
+// Not inlined: its frame is large, and a count that is zero needs none.
+[[gnu::noinline]] bool wait_for_zero(counter_core& c,
+                                     bool is_latch,
+                                     const wait_limit& limit,
+                                     queue_guard& guard) {
   if (limit.is_over()) return false;
   caller self(limit);
   before_waiting(self, is_latch ? "latch::wait" : "wait_group::wait", guard);
@@ -70,6 +70,13 @@ namespace {
                  is_latch ? wait_reason::latch : wait_reason::wait_group,
                  guard,
                  changes_nothing);
+}
+
+[[gnu::always_inline]] inline bool wait_now(counter_core& c,
+                                            bool is_latch,
+                                            const wait_limit& limit) {
+  queue_guard guard(c.queue);
+  return c.count == 0 || wait_for_zero(c, is_latch, limit, guard);
 }
 
 }  // namespace

@@ -38,12 +38,11 @@ bool take_now(counter_core& s, std::int64_t n) noexcept {
   return true;
 }
 
-[[gnu::always_inline]] inline bool acquire_now(counter_core& s,
-                                               std::int64_t n,
-                                               const wait_limit& limit) {
-  if (n == 0) return true;
-  queue_guard guard(s.queue);
-  if (take_now(s, n)) return true;
+// Not inlined: its frame is large, and permits that are free need none.
+[[gnu::noinline]] bool wait_for_permits(counter_core& s,
+                                        std::int64_t n,
+                                        const wait_limit& limit,
+                                        queue_guard& guard) {
   if (limit.is_over()) return false;
   caller self(limit);
   before_waiting(self, "semaphore::acquire", guard);
@@ -56,6 +55,14 @@ bool take_now(counter_core& s, std::int64_t n) noexcept {
                  wait_reason::semaphore,
                  guard,
                  [&s](wake_list& claimed) noexcept { grant(s, claimed); });
+}
+
+[[gnu::always_inline]] inline bool acquire_now(counter_core& s,
+                                               std::int64_t n,
+                                               const wait_limit& limit) {
+  if (n == 0) return true;
+  queue_guard guard(s.queue);
+  return take_now(s, n) || wait_for_permits(s, n, limit, guard);
 }
 
 }  // namespace
