@@ -30,6 +30,60 @@ bool timer_service::stop_counted(timer_record& t) noexcept {
 
 // --- callbacks
 
+namespace {
+
+// SW2: a halted timer is idle, so only an arming that found it so looks again.
+[[gnu::always_inline]] inline timer_service::armed after_arming(stop_waiters& stops,
+                                                                timer_record& t,
+                                                                bool was_pending) noexcept {
+  using armed = timer_service::armed;
+  if (was_pending) return armed::was_pending;
+  if (!t.must_ask.load() || stops.lets_stand(t)) [[likely]]
+    return armed::was_idle;
+  return armed::held_back;
+}
+
+}  // namespace
+
+// Not inlined: reset() is hot.
+[[gnu::noinline]] timer_service::armed timer_service::reset_with_care(timer_record& t,
+                                                                      nanos deadline,
+                                                                      nanos now,
+                                                                      intake* own) {
+  if (t.must_ask.load() && !stop_waiters_.lets_arm(t)) return armed::held_back;
+  bool before = false;
+  {
+    const keepalive::change change(keepalive_, t, own == nullptr);
+    if (own == nullptr && !is_of_this_run(t)) {
+      throw runtime_gone("vigil::timer::reset: the timer's runtime has ended");
+    }
+    if (deadline <= now && !t.is_periodic) {
+      // Queues the callback instead of filing an entry.
+      before = t.when.exchange(runtime_timer::clamp_deadline(deadline)) > 0;
+      // ordering: made from a reference that the caller holds.
+      t.references.fetch_add(1, order::relaxed);
+      parts_->callbacks.push_soon(t, now);
+      owner_.count(before ? timer_event::reset : timer_event::armed);
+    } else if (own == nullptr) {
+      before = arm_outside(t, deadline);
+    } else {
+      before = parts_->heap.arm(*own, t, deadline, false);
+    }
+  }
+  return after_arming(stop_waiters_, t, before);
+}
+
+// `own`: the caller's intake; nullptr outside the timer's runtime.
+[[gnu::always_inline]] inline timer_service::armed timer_service::reset(timer_record& t,
+                                                                        nanos deadline,
+                                                                        nanos now,
+                                                                        intake* own) {
+  const bool enters_heap = own != nullptr && deadline > now;
+  if (!enters_heap || keepalive_.counts() || t.must_ask.load())
+    return reset_with_care(t, deadline, now, own);
+  return after_arming(stop_waiters_, t, parts_->heap.arm(*own, t, deadline, false));
+}
+
 timer_service::armed timer_service::reset_after(timer_record& t, nanos delay) {
   intake* const own = owner_.intake_for(t.generation);
   const nanos now = own != nullptr ? sched()->clock.now() : now_in(t.generation);
@@ -38,39 +92,6 @@ timer_service::armed timer_service::reset_after(timer_record& t, nanos delay) {
 
 timer_service::armed timer_service::reset_at(timer_record& t, nanos deadline) {
   return reset(t, deadline, now_in(t.generation), owner_.intake_for(t.generation));
-}
-
-// Inlined into reset(), which is as hot.
-[[gnu::always_inline]] inline bool timer_service::arm_callback(timer_record& t,
-                                                               nanos deadline,
-                                                               nanos now,
-                                                               intake* own) {
-  const keepalive::change change(keepalive_, t, own == nullptr);
-  if (own == nullptr && !is_of_this_run(t)) {
-    throw runtime_gone("vigil::timer::reset: the timer's runtime has ended");
-  }
-  if (deadline > now || t.is_periodic) {
-    if (own == nullptr) return arm_outside(t, deadline);
-    return parts_->heap.arm(*own, t, deadline, false);
-  }
-  // Queues the callback instead of filing an entry.
-  const bool before = t.when.exchange(runtime_timer::clamp_deadline(deadline)) > 0;
-  // ordering: made from a reference that the caller holds.
-  t.references.fetch_add(1, order::relaxed);
-  parts_->callbacks.push_soon(t, now);
-  owner_.count(before ? timer_event::reset : timer_event::armed);
-  return before;
-}
-
-// `own`: the caller's intake; nullptr outside the timer's runtime. SW2: a halted timer is
-// idle, so only an arming that found it so looks again.
-timer_service::armed timer_service::reset(timer_record& t, nanos deadline, nanos now, intake* own) {
-  if (t.must_ask.load() && !stop_waiters_.lets_arm(t)) [[unlikely]]
-    return armed::held_back;
-  if (arm_callback(t, deadline, now, own)) return armed::was_pending;
-  if (!t.must_ask.load() || stop_waiters_.lets_stand(t)) [[likely]]
-    return armed::was_idle;
-  return armed::held_back;
 }
 
 // Caller: holds owner_.outside, and t's runtime is the present one.

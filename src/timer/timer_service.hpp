@@ -166,7 +166,7 @@ class timer_service final : public timer_seam {
   timer_service() = default;
 
   armed reset(timer_record& t, nanos deadline, nanos now, intake* own);
-  bool arm_callback(timer_record& t, nanos deadline, nanos now, intake* own);
+  armed reset_with_care(timer_record& t, nanos deadline, nanos now, intake* own);
   bool arm_outside(runtime_timer& t, nanos deadline);
   bool stop_counted(timer_record& t) noexcept;
   void make_due(timer_record& t) noexcept;
