@@ -143,9 +143,11 @@ void selecting::lock_all() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   locks_.clear();
   for (const std::uint32_t i : order_)
     locks_.push_back(i);
-  std::sort(locks_.begin(), locks_.end(), [this](std::uint32_t a, std::uint32_t b) {
-    return lock_of(a) < lock_of(b);
-  });
+  if (locks_.size() > 1) {
+    std::sort(locks_.begin(), locks_.end(), [this](std::uint32_t a, std::uint32_t b) {
+      return lock_of(a) < lock_of(b);
+    });
+  }
   const case_lock first = lock_of(locks_[0]);
   first.lock();
   for (case_lock last = first; const std::uint32_t i : locks_) {
