@@ -219,7 +219,7 @@ def subproject(tree):
     check_defaults(tree, fallback, environment)
     run("meson", "setup", tree / "build", tree, "--buildtype=plain",
         f"-Dcpp_args={' '.join(FAST + WARNINGS)}",
-        "--wrap-mode=nodownload", "-Dvigil:default_library=shared",
+        "--wrap-mode=nodownload", "-Dvigil:default_library=shared", "-Dvigil:inspect=enabled",
         "-Dunity=subprojects", f"-Dunity_size={BATCH}",  # the host decides
         fallback, env=environment)
     run("ninja", "-C", tree / "build", "-j", JOBS)
@@ -236,12 +236,27 @@ def subproject(tree):
 
 def check_defaults(tree, fallback, environment):
     """Many files are compiled as one, and nothing that the host warns of counts."""
-    run("meson", "setup", tree / "defaults", tree, fallback, env=environment)
+    program = tree / "defaults_user"
+    program.mkdir()
+    (program / "subprojects").symlink_to(tree / "subprojects")
+    shutil.copy(HERE / PROGRAMS["vigil"], program)
+    (program / "meson.build").write_text(
+        "project('user', 'cpp', default_options: ['cpp_std=c++20'])\n"
+        f"executable('user', '{PROGRAMS['vigil']}', dependencies: dependency('vigil'))\n")
+    run("meson", "setup", tree / "defaults", program, fallback, env=environment)
     steps = [step["command"] for step in
              json.loads((tree / "defaults" / "compile_commands.json").read_text())
              if step["output"].startswith("subprojects/vigil/")]
     expect(5 < len(steps) < 20, f"a subproject is compiled in {len(steps)} steps")
+    expect(not any("inspect" in step for step in steps), "vigil-inspect is compiled unasked")
     expect(all(" -w " in step for step in steps), "a subproject is compiled with warnings")
+
+
+def check_linked_alone(build, linked):
+    """What nothing links is not compiled."""
+    steps = run("ninja", "-C", build, "-n", "all")
+    wrong = [name for name in PROGRAMS if (f"lib{name}.a" in steps) != (name in linked)]
+    expect(not wrong, f"wrongly compiled, or not compiled: {wrong}")
 
 
 def options(tree):
@@ -257,7 +272,7 @@ def options(tree):
     run("meson", "setup", tree / "build", tree, "--buildtype=plain", "-Dcpp_args=-O1",
         "--wrap-mode=nodownload", "-Dvigil:default_library=static",
         "-Dvigil:frame_pointers=true", "-Dvigil:recorder=false", "-Dvigil:symbols=disabled",
-        "-Dvigil:io=disabled", "-Dvigil:tls=disabled",
+        "-Dvigil:io=disabled", "-Dvigil:tls=disabled", "-Dvigil:inspect=enabled",
         "-Dunity=subprojects", f"-Dunity_size={BATCH}",
         "--force-fallback-for=vigil,vigil-inspect",
         env={**os.environ, "CXX": " ".join(COMPILER)})
@@ -462,6 +477,7 @@ def cmake_source(tree):
     flags_of_vigil = re.findall(r"^  FLAGS = (.*-fvisibility=hidden.*)$", rules, re.M)
     expect(flags_of_vigil and all(" -w" in line for line in flags_of_vigil),
            "in another project vigil is compiled with its warnings")
+    check_linked_alone(tree / "adds" / "build", ["vigil", "vigil-io", "vigil-tls"])
     # Then with the warnings, and with g++ as C++23.
     cmake_build(tree / "adds", "-DVIGIL_INSTALL=ON", "-DVIGIL_WARNINGS=ON",
                 *([] if IS_CLANG else ["-DCMAKE_CXX_STANDARD=23"]), programs=ALL_IN_ONE)
