@@ -4,6 +4,7 @@
 #include "support/child.hpp"
 #include "support/gate.hpp"
 #include "support/in_runtime.hpp"
+#include "support/note.hpp"
 
 #include <atomic>
 #include <memory>
@@ -211,7 +212,7 @@ TEST_SUITE("side pool") {
   TEST_CASE("destroyed on its own thread it still runs the queued functions, and its threads end") {
     const std::size_t before = vigil::detail::process_quiet_threads();
     for (const std::size_t threads : {std::size_t{1}, std::size_t{3}}) {
-      INFO("threads: ", threads);
+      NOTE("threads: ", threads);
       in_runtime({}, [threads] {
         std::atomic<int> ran{0};
         auto pool = std::make_shared<vigil::blocking_pool>(

@@ -1,5 +1,6 @@
 // Why a context has ended: its error and its cause.
 #include "cancel/context_helpers.hpp"
+#include "support/note.hpp"
 
 #include <exception>
 #include <stdexcept>
@@ -55,8 +56,8 @@ TEST_SUITE("context") {
           {0, 6, true, -1, 6},     // a cause before the parent's none
       };
       for (const row& r : rows) {
-        CAPTURE(r.parent);
-        CAPTURE(r.child);
+        NOTE("r.parent: ", r.parent);
+        NOTE("r.child: ", r.child);
         auto parent = with_cancel(background());
         auto child = with_cancel(parent.ctx);
         if (r.child_first) end(child.cancel, r.child);

@@ -3,6 +3,7 @@
 #include "cancel/context_helpers.hpp"
 #include "cancel/failure.hpp"
 #include "support/in_runtime.hpp"
+#include "support/note.hpp"
 
 #include <vigil/single_flight.hpp>
 
@@ -195,7 +196,7 @@ const std::vector<kind>& kinds() {
 TEST_SUITE("a wait under a context") {
   TEST_CASE("throws cancelled with code and cause when the context is cancelled, of each kind") {
     for (const kind& k : kinds()) {
-      CAPTURE(k.name);
+      NOTE("k.name: ", k.name);
       in_virtual([&] {
         const auto start = clock::now();
         auto it = with_cancel(background());
@@ -223,7 +224,7 @@ TEST_SUITE("a wait under a context") {
 
   TEST_CASE("throws cancelled with the code of a timeout at the deadline, of each kind") {
     for (const kind& k : kinds()) {
-      CAPTURE(k.name);
+      NOTE("k.name: ", k.name);
       in_virtual([&] {
         const auto start = clock::now();
         auto it = with_timeout(background(), 1s);
@@ -242,7 +243,7 @@ TEST_SUITE("a wait under a context") {
 
   TEST_CASE("throws at once if the context is done already, of each kind") {
     for (const kind& k : kinds()) {
-      CAPTURE(k.name);
+      NOTE("k.name: ", k.name);
       in_virtual([&] {
         const auto start = clock::now();
         auto it = with_cancel(background());
@@ -256,7 +257,7 @@ TEST_SUITE("a wait under a context") {
 
   TEST_CASE("ends by a stop of the fiber as ever (a lock does not), and leaves the context") {
     for (const kind& k : kinds()) {
-      CAPTURE(k.name);
+      NOTE("k.name: ", k.name);
       in_virtual([&] {
         auto it = with_cancel(background());
         {

@@ -1,6 +1,7 @@
 // Groups: fibers that end together (Go's errgroup). The first error, the waits, bad
 // input.
 #include "cancel/group_helpers.hpp"
+#include "support/note.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -239,7 +240,7 @@ TEST_SUITE("group") {
       return std::string("no error");
     };
     const auto begins = [](const std::string& text, const char* with) {
-      CAPTURE(text);
+      NOTE("text: ", text);
       CHECK(text.rfind(with, 0) == 0);
     };
     void (*const none)() = nullptr;

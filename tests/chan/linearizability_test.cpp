@@ -4,6 +4,7 @@
 
 #include "chan/random_form.hpp"
 #include "support/in_runtime.hpp"
+#include "support/note.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -210,7 +211,7 @@ TEST_SUITE("histories of one channel") {
         draw_until(operations(80'000, 1'000'000) / 2, [&](std::uint64_t seed) {
           short_history h(seed);
           h.run();
-          INFO(h.text());
+          NOTE(h.text());
           REQUIRE(h.is_linearizable());
           for (const channel_call& c : h.calls())
             overlapping += c.ended - c.begun > 1 ? 1 : 0;

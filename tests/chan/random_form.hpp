@@ -5,6 +5,7 @@
 #pragma once
 
 #include "support/in_runtime.hpp"
+#include "support/note.hpp"
 #include "support/running_seed.hpp"
 
 #include <cstdint>
@@ -19,15 +20,14 @@ inline std::uint64_t operations(int normal, std::uint64_t long_form = 10'000'000
                                               : static_cast<std::uint64_t>(rounds(normal));
 }
 
-// Calls one(seed), which returns the number of its operations, for seed after seed. It
-// runs on the test's thread: outside a runtime or on a main fiber, which is pinned.
+// Calls one(seed), which returns the number of its operations, for seed after seed.
 template <class F>
 void draw_until(std::uint64_t wanted, F one) {
   const char* const given = std::getenv("VIGIL_SEED");
   std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 0) : 1;
   std::uint64_t made = 0;
   for (; made < wanted; ++seed) {
-    INFO("seed: ", seed, "; VIGIL_SEED=", seed, " replays it");
+    NOTE("seed: ", seed, "; VIGIL_SEED=", seed, " replays it");
     const named_seed named(seed);
     made += one(seed);
     if (given != nullptr) break;

@@ -4,6 +4,7 @@
 #include "chan/random_form.hpp"
 #include "chan/reference_model.hpp"
 #include "support/in_runtime.hpp"
+#include "support/note.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -66,7 +67,7 @@ TEST_SUITE("random programs") {
   TEST_CASE("do only what Go's rules allow, under every seed") {
     draw_until(operations(300'000), [](std::uint64_t seed) {
       const outcome did = run_program(seed);
-      INFO(did.refused);
+      NOTE(did.refused);
       REQUIRE(did.refused.empty());
       REQUIRE(moved_value::alive == 0);
       return did.operations;
@@ -84,7 +85,7 @@ TEST_SUITE("random programs") {
     for (const char* const how : {"at once", "after a wait"}) {
       for (const char* const what :
            {"recv done", "recv closed", "send done", "threw", "timer done", "timeout done"}) {
-        INFO(what, ", ", how);
+        NOTE(what, ", ", how);
         CHECK(ways[std::string(what) + ", " + how] > 20);
       }
     }

@@ -1,5 +1,6 @@
 #include "idle_timeouts/timeout_helpers.hpp"
 #include "support/child.hpp"
+#include "support/note.hpp"
 #include "time/timer_stress.hpp"
 
 #include <algorithm>
@@ -114,7 +115,7 @@ TEST_SUITE("timeout_list") {
 
   TEST_CASE("an entry added by an on_expire for which the list's destructor waits is in no list") {
     for (const bool by_timer : {true, false}) {
-      CAPTURE(by_timer);
+      NOTE("by_timer: ", by_timer);
       in_virtual([by_timer] {
         connection c;
         connection other;

@@ -1,6 +1,7 @@
 #include "idle_timeouts/timeout_order.hpp"
 
 #include "support/in_runtime.hpp"
+#include "support/note.hpp"
 
 #include <cstddef>
 #include <vector>
@@ -25,7 +26,7 @@ TEST_SUITE("timeout_order") {
   TEST_CASE("an entry is moved at most once for each digit of its time, among ten or a million") {
     constexpr nanos span = nanos{1} << 36;  // nine digits: 69 s
     for (const int n : {10, 1000, rounds(1'000'000)}) {
-      CAPTURE(n);
+      NOTE("n: ", n);
       timeout_order::room room;
       timeout_order order;
       order.give_room(room);

@@ -1,6 +1,7 @@
 #include "inspect/inspect_helpers.hpp"
 #include "inspect/ten_waits.hpp"
 #include "support/in_runtime.hpp"
+#include "support/note.hpp"
 
 #include <string>
 
@@ -56,7 +57,7 @@ TEST_SUITE("awaited") {
       });
       vigil::testing::settle();
       const std::string line = fiber_line(inspected(), "f");
-      INFO(line);
+      NOTE(line);
       CHECK(has(line, made_a));
       CHECK(has(line, made_b));
       CHECK(has(line, "(receive from the channel made at "));
@@ -74,7 +75,7 @@ TEST_SUITE("awaited") {
       });
       vigil::testing::settle();
       const std::string text = inspected();
-      INFO(text);
+      NOTE(text);
       const std::string inner = fiber_line(text, "inner");
       const std::string number = inner.substr(6, inner.find(' ', 6) - 6);
       CHECK(has(fiber_line(text, "outer"), "parked: join of fiber " + number + " (inner)"));
@@ -109,7 +110,7 @@ TEST_SUITE("awaited") {
       vigil::testing::settle();
       const std::string text = inspected();
       const std::string line = fiber_line(text, "f");
-      INFO(line);
+      NOTE(line);
       const std::string inner = fiber_line(text, "other");
       CHECK(has(line, "select (receive from the channel made at "));
       CHECK(has(line, ", join of " + inner.substr(0, inner.find(')') + 1) + ", "));
@@ -140,7 +141,7 @@ TEST_SUITE("awaited") {
       });
       vigil::testing::settle();
       const std::string text = inspected();
-      INFO(text);
+      NOTE(text);
       CHECK(has(fiber_line(text, "x"), "held by fiber "));
       CHECK(has(fiber_line(text, "x"), "(holder)"));
       CHECK(has(fiber_line(text, "y"), "(holder)"));
@@ -157,7 +158,7 @@ TEST_SUITE("awaited") {
       const auto x = vigil::spawn(vigil::fiber_options{.name = "x"}, [&] { m.lock(), m.unlock(); });
       vigil::testing::settle();
       const std::string line = fiber_line(inspected(), "x");
-      INFO(line);
+      NOTE(line);
       CHECK(has(line, ", which has ended"));
       CHECK_FALSE(has(line, "innocent"));
       m.unlock();
@@ -180,7 +181,7 @@ TEST_SUITE("awaited") {
       const auto l = until_cancelled("l", [&] { m.lock(both.ctx); });
       vigil::testing::settle();
       const std::string text = inspected();
-      INFO(text);
+      NOTE(text);
       CHECK(has(fiber_line(text, "r"), "channel receive from the channel \"lines\" made at "));
       CHECK(has(fiber_line(text, "r"), made + " (0 of 3 values)"));
       CHECK(has(fiber_line(text, "r"), "or the end of the context \"request\" made at "));
@@ -213,7 +214,7 @@ TEST_SUITE("awaited") {
           vigil::fiber_options{.name = "f"}, [&] { static_cast<void>(c.recv()); }, from);
       vigil::testing::settle();
       const std::string line = fiber_line(inspected(), "f");
-      INFO(line);
+      NOTE(line);
       CHECK(has(line, "started at " + shown + ":7"));
       CHECK(has(line, "made at a\\tb:3"));
       c.close();
@@ -226,9 +227,9 @@ TEST_SUITE("awaited") {
       ten_waits::run([] {
         const std::string text = inspected();
         ten_waits::for_each_kind([&]<class Wait>() {
-          CAPTURE(Wait::name);
+          NOTE("Wait::name: ", Wait::name);
           const std::string line = fiber_line(text, Wait::name);
-          CAPTURE(line);
+          NOTE("line: ", line);
           CHECK(has(line, "or the end of the context made at ") ==
                 (std::string(Wait::name) != "selecting"));
           if (std::string(Wait::name) != "sleeping") CHECK(has(line, "ten_waits.hpp:"));
@@ -257,7 +258,7 @@ TEST_SUITE("awaited") {
       const std::string text = written([](std::FILE* out) {
         vigil::inspect::dump_json(out, {.frames = true, .addresses = true});
       });
-      INFO(text);
+      NOTE(text);
       const boost::json::value all = boost::json::parse(text);
       const auto& fibers = all.at("fibers").as_array();
       CHECK(all.at("fiber_count").as_int64() == static_cast<std::int64_t>(fibers.size()));

@@ -3,6 +3,7 @@
 #include "machine/sanitizer.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
+#include "support/note.hpp"
 
 #include <vigil/co.hpp>
 #include <vigil/leaks.hpp>
@@ -140,13 +141,13 @@ TEST_SUITE("closed files") {
   TEST_CASE("a file may be closed at any moment of a dump") {
     for (const std::string way : {"text", "JSON", "SIGQUIT"}) {
       if (VIGIL_TSAN && way == "SIGQUIT") continue;  // the test itself closes it in a handler
-      CAPTURE(way);
+      NOTE("way: ", way);
       for (int look = 1;; ++look) {
-        CAPTURE(look);
+        NOTE("look: ", look);
         const child_result r = run_child(
             "child: a file is closed beside a dump",
             {{"VIGIL_DUMP", way.c_str()}, {"VIGIL_CLOSING_LOOK", std::to_string(look).c_str()}});
-        INFO(r.output);
+        NOTE(r.output);
         REQUIRE(r.succeeded());
         // First for the rules of its code, then for its name.
         if (look == 1) CHECK(r.says("behind code without call frame information"));
@@ -179,7 +180,7 @@ TEST_SUITE("closed files") {
 
   TEST_CASE("where a sandbox forbids process_vm_readv the frames are read as they are") {
     const child_result r = run_child("child: dumps where memory cannot be copied");
-    INFO(r.output);
+    NOTE(r.output);
     REQUIRE(r.succeeded());
     if (const std::string why = r.skipped(); !why.empty()) {
       MESSAGE(why);
@@ -217,7 +218,7 @@ TEST_SUITE("closed files") {
 
   TEST_CASE("the place where a fiber was started may be in a file that has been closed") {
     const child_result r = run_child("child: fibers that a closed file has started");
-    INFO(r.output);
+    NOTE(r.output);
     CHECK(r.says("closed\n"));
     // By each of the reports in text.
     CHECK(count_of(r.output, "started at ?:12 by fiber") == 4);

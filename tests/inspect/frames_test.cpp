@@ -4,6 +4,7 @@
 #include "sched/report/fiber_snapshot.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
+#include "support/note.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -43,9 +44,9 @@ TEST_SUITE("frames") {
     in_virtual([] {
       ten_waits::run([] {
         const std::string text = inspected();
-        INFO(text);
+        NOTE(text);
         ten_waits::for_each_kind([&]<class Wait>() {
-          CAPTURE(Wait::name);
+          NOTE("Wait::name: ", Wait::name);
           const auto all = functions_below(text, Wait::name);
           CHECK(own(all, "ten_waits::") == ten_waits::functions_of<Wait>());
           REQUIRE(!all.empty());
@@ -62,7 +63,7 @@ TEST_SUITE("frames") {
         const std::string dumped = written([](std::FILE* f) { vigil::debug::dump(f); });
         const std::string json = written([](std::FILE* f) { vigil::inspect::dump_json(f); });
         ten_waits::for_each_kind([&]<class Wait>() {
-          CAPTURE(Wait::name);
+          NOTE("Wait::name: ", Wait::name);
           CHECK(own(functions_below(dumped, Wait::name), "ten_waits::") ==
                 ten_waits::functions_of<Wait>());
           for (const std::string& f : ten_waits::functions_of<Wait>())
@@ -81,7 +82,7 @@ TEST_SUITE("frames") {
         vigil::sleep_for(1s);
       }
       const std::string text = inspected();
-      INFO(text);
+      NOTE(text);
       CHECK(has(text, "... and 10 more with these frames"));
       CHECK(fiber_line(text, "nap 0") != "");
       CHECK(fiber_line(text, "nap 19") != "");
@@ -108,7 +109,7 @@ TEST_SUITE("frames") {
       start("alone", 1, nap);
       vigil::testing::settle();
       const std::string json = written([](std::FILE* f) { vigil::inspect::dump_json(f); });
-      INFO(json);
+      NOTE(json);
       const boost::json::value dump = boost::json::parse(json);
       const boost::json::array& stacks = dump.at("stacks").as_array();
       std::map<std::string, std::vector<std::int64_t>> stacks_of;  // by the fibers' name
@@ -147,7 +148,7 @@ TEST_SUITE("frames") {
       vigil::testing::settle();
       open.send(1);
       const std::string text = inspected();
-      INFO(text);
+      NOTE(text);
       CHECK(has(fiber_line(text, "woken"), "[runnable]"));
       const auto functions = functions_below(text, "woken");
       CHECK(std::count_if(functions.begin(), functions.end(), [](const std::string& f) {
@@ -300,7 +301,7 @@ TEST_SUITE("frames") {
 
   TEST_CASE("an exception that nobody catches shows where it was thrown") {
     const child_result r = run_child("child: an exception that nobody catches");
-    INFO(r.output);
+    NOTE(r.output);
     CHECK(r.died_by(SIGABRT));
     CHECK(r.says("as planned"));
     CHECK(count_of(r.output, "::down(int") == 4);
@@ -319,7 +320,7 @@ TEST_SUITE("frames") {
 
   TEST_CASE("SIGQUIT writes addresses, and says what it leaves out") {
     const child_result r = run_child("child: SIGQUIT");
-    INFO(r.output);
+    NOTE(r.output);
     CHECK(r.succeeded());
     CHECK(r.says("    at ? ("));
     CHECK(r.says("+0x"));
@@ -350,7 +351,7 @@ TEST_SUITE("frames") {
 
   TEST_CASE("SIGQUIT on a small alternate stack leaves frames out, and stays on it") {
     const child_result r = run_child("child: SIGQUIT on a small stack");
-    INFO(r.output);
+    NOTE(r.output);
     CHECK(r.says("the stack of the signal's handler is too small"));
     CHECK(r.says("nothing below was written"));
   }
@@ -376,7 +377,7 @@ TEST_SUITE("frames") {
 
   TEST_CASE("the report of a deadlock names who holds which lock, and where") {
     const child_result r = run_child("child: a deadlock");
-    INFO(r.output);
+    NOTE(r.output);
     CHECK(has(fiber_line(r.output, "ab"), "held by fiber"));
     CHECK(has(fiber_line(r.output, "ab"), "(ba)"));
     CHECK(has(fiber_line(r.output, "ba"), "(ab)"));

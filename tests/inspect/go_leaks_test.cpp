@@ -10,6 +10,7 @@
 // certain, `possible` those that are only possible, for the reason beside them.
 #include "inspect/leaks_helpers.hpp"
 #include "support/child.hpp"
+#include "support/note.hpp"
 
 #include <cstdlib>
 #include <memory>
@@ -579,8 +580,8 @@ TEST_CASE("known leaks of Go programs are found") {
     const std::string number = std::to_string(i);
     const child_result child = run_child("the leak of a Go program by its number",
                                          {{"VIGIL_TEST_PATTERN", number.c_str()}});
-    INFO(patterns[i].origin);
-    INFO(child.output);
+    NOTE(patterns[i].origin);
+    NOTE(child.output);
     CHECK(child.succeeded());
   }
 }

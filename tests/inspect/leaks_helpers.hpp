@@ -3,6 +3,7 @@
 
 #include "machine/sanitizer.hpp"
 #include "support/in_runtime.hpp"
+#include "support/note.hpp"
 
 #include <vigil/inspect.hpp>
 #include <vigil/leaks.hpp>
@@ -117,7 +118,7 @@ inline void check_certain(const inspect::stuck_report& r, const name_set& expect
   std::string possible;
   for (const inspect::stuck_fiber& f : r.possible)
     possible += f.text;
-  INFO(possible);
+  NOTE(possible);
   if (can_be_certain) {
     CHECK(r.why_none_certain == "");
     CHECK(in_words(names_of(r.certain)) == in_words(expected));

@@ -4,6 +4,7 @@
 #include "inspect/stopped_threads.hpp"
 #include "sched/run/detached_thread.hpp"
 #include "support/child.hpp"
+#include "support/note.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -140,7 +141,7 @@ TEST_CASE("a handle is seen wherever it lies, and a lock's holder is of its own 
                                  "child: a handle in a changed page of a read-only file",
                                  "child: a lock of an earlier run"}) {
     const child_result child = run_child(name);
-    INFO(child.output);
+    NOTE(child.output);
     CHECK(child.succeeded());
   }
 }

@@ -5,6 +5,7 @@
 #include "runtime/runtime_core.hpp"
 #include "sched/run/running_runtimes.hpp"
 #include "support/child.hpp"
+#include "support/note.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -368,7 +369,7 @@ TEST_CASE("check_no_leaks throws exactly if a fiber can never go on") {
     CHECK_NOTHROW(testing::check_no_leaks());
     start_and_settle([] { start("leaks", [] { channel<int>().recv(); }); });
     if (!can_be_certain) return;
-    INFO(written([](std::FILE* f) { inspect::dump_stuck_fibers(f); }));
+    NOTE(written([](std::FILE* f) { inspect::dump_stuck_fibers(f); }));
     const testing::leak_options long_patience{.patience = 1h};
     CHECK_THROWS_AS(testing::check_no_leaks(long_patience), testing::leak);
     try {

@@ -4,6 +4,7 @@
 #include "inspect/own_thread.hpp"
 #include "runtime/runtime_core.hpp"
 #include "support/child.hpp"
+#include "support/note.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -81,7 +82,7 @@ TEST_CASE("without install a thread beside the caller's hides what is certain" *
 TEST_CASE("install is needed only beside other threads") {
   const child_result child =
       run_child("without install a thread beside the caller's hides what is certain");
-  INFO(child.output);
+  NOTE(child.output);
   CHECK(child.succeeded());
 }
 

@@ -1,6 +1,7 @@
 // Has libunwind, a foreign unwinder as in profilers and crash handlers, go up fibers.
 #include "machine/jump.hpp"
 #include "support/in_runtime.hpp"
+#include "support/note.hpp"
 
 #include <vigil/testing.hpp>
 #include <vigil/vigil.hpp>
@@ -47,7 +48,7 @@ struct walk {
 }
 
 void check_whole(const walk& w, int depth) {
-  CAPTURE(depth);
+  NOTE("depth: ", depth);
   CHECK(w.last == 0);
   REQUIRE(w.begins.size() > 2);
   CHECK(w.begins.back() == reinterpret_cast<unw_word_t>(&vigil::detail::stack_begins));

@@ -2,6 +2,7 @@
 #include "inspect/kernel_clock.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
+#include "support/note.hpp"
 #include "support/temporary_folder.hpp"
 
 #include <vigil/co.hpp>
@@ -59,7 +60,7 @@ worker_facts quiet_facts() {
 }
 
 void check_samples(const worker_facts& f) {
-  INFO(f.text);
+  NOTE(f.text);
   const auto is = [&](const std::string& name, std::uint64_t value) {
     CHECK(sample(f.text, name) == std::to_string(value));
   };
@@ -96,7 +97,7 @@ TEST_SUITE("metrics") {
       vigil::sleep_for(1s);
       const auto fresh = vigil::spawn([] {});
       const std::string text = vigil::inspect::openmetrics();
-      INFO(text);
+      NOTE(text);
       CHECK(sample(text, "vigil_fiber_count" + of_runtime()) == "12");
       CHECK(sample(text, "vigil_fiber_state" + of_runtime(",state=\"parked\"")) == "10");
       CHECK(sample(text, "vigil_fiber_state" + of_runtime(",state=\"runnable\"")) == "1");
@@ -121,7 +122,7 @@ TEST_SUITE("metrics") {
       for (int i = 0; i < 3; ++i)
         vigil::go([]() -> vigil::task<> { co_return; }());
       std::string text = vigil::inspect::openmetrics();
-      INFO(text);
+      NOTE(text);
       CHECK(sample(text, "vigil_task_state" + of_runtime(",state=\"parked\"")) == "5");
       CHECK(sample(text, "vigil_task_state" + of_runtime(",state=\"runnable\"")) == "3");
       CHECK(sample(text, "vigil_task_state" + of_runtime(",state=\"running\"")) == "0");
@@ -139,7 +140,7 @@ TEST_SUITE("metrics") {
       for (int i = 0; i < 7; ++i)
         vigil::blocking([] {});
       const std::string text = vigil::inspect::openmetrics();
-      INFO(text);
+      NOTE(text);
       CHECK(sample(text, "vigil_blocking_done_total" + of_runtime()) == "7");
       for (const char* const name :
            {"vigil_blocking_queue_duration_seconds", "vigil_blocking_run_duration_seconds"}) {
@@ -204,7 +205,7 @@ TEST_SUITE("metrics") {
                            "\xef\xbf\xbd"
                            R"(.cpp:7")";
     const std::string text = vigil::inspect::openmetrics();
-    INFO(text);
+    NOTE(text);
     CHECK(sample(text, "vigil_stack_size_bytes" + of + "}") == "131072");
     CHECK(std::stoul(sample(text, "vigil_stack_high_water_bytes" + of + "}")) >= 4'096);
     const std::string count = sample(text, "vigil_stack_used_bytes_count" + of + "}");
@@ -279,7 +280,7 @@ TEST_SUITE("metrics") {
 
   TEST_CASE("a slow clock source is said once, and is in the metrics") {
     const child_result r = run_child("child: clock sources");
-    INFO(r.output);
+    NOTE(r.output);
     CHECK(r.succeeded());
     CHECK(r.says("vigil_clock_source_info{source=\"\",slow=\"false\"} 1\n"));
     CHECK(r.says("vigil_clock_source_info{source=\"tsc\",slow=\"false\"} 1\n"));

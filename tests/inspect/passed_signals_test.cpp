@@ -5,6 +5,7 @@
 #include "machine/sanitizer.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
+#include "support/note.hpp"
 
 #include <vigil/leaks.hpp>
 
@@ -34,7 +35,7 @@ void hears_and_passes_on(int signal, siginfo_t* info, void* state) {
 
 void check_child(const char* name) {
   const child_result child = run_child(name);
-  INFO(child.output);
+  NOTE(child.output);
   CHECK(child.succeeded());
 }
 

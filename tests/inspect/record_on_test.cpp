@@ -3,6 +3,7 @@
 #include "inspect/trace_file.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
+#include "support/note.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/text_of.hpp"
 
@@ -173,7 +174,7 @@ TEST_SUITE("record_on") {
 
   TEST_CASE("of a trace that does not fit nothing stays, and the reason is told") {
     const child_result r = run_child("child: no file may grow");
-    INFO(r.output);
+    NOTE(r.output);
     CHECK(r.succeeded());
     CHECK(has(r.output, "t-1.pftrace.part cannot be written" + because(std::errc::file_too_large)));
   }
@@ -193,7 +194,7 @@ TEST_SUITE("record_on") {
 
   TEST_CASE("a file that is not written does not count, and each trouble is told once") {
     const child_result r = run_child("child: the folder comes and goes");
-    INFO(r.output);
+    NOTE(r.output);
     CHECK(r.succeeded());
     const std::string none = because(std::errc::no_such_file_or_directory);
     CHECK(count_of(r.output, "; no trace is written: ") == 3);
@@ -235,7 +236,7 @@ TEST_SUITE("record_on") {
 
   TEST_CASE("a signal that is given up during a run with stop_on ends the program again") {
     const child_result r = run_child("child: a signal is given up");
-    INFO(r.output);
+    NOTE(r.output);
     CHECK(r.died_by(SIGUSR1));
     CHECK(r.says("given up"));
   }
@@ -258,7 +259,7 @@ TEST_SUITE("record_on") {
 #ifndef VIGIL_TEST_UNDER_SANITIZER  // ThreadSanitizer wants no threads in a child
   TEST_CASE("a child of fork() writes once it has called record_on") {
     const child_result r = run_child("child: it forks after record_on");
-    INFO(r.output);
+    NOTE(r.output);
     CHECK(r.succeeded());
     CHECK(count_of(r.output, "writes no trace in a child of fork()") == 1);
     CHECK(count_of(r.output, "the trace is in ") == 4);

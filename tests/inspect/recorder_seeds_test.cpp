@@ -3,6 +3,7 @@
 #include "inspect/recording.hpp"
 #include "inspect/seeded_model.hpp"
 #include "support/in_runtime.hpp"
+#include "support/note.hpp"
 #include "timer/runtime_timer.hpp"
 
 #include <algorithm>
@@ -106,7 +107,7 @@ void check_equal(const std::vector<std::string>& lines, const std::vector<std::s
   std::string before;
   for (std::size_t i = at - std::min<std::size_t>(at, 12); i < at; ++i)
     before += lines[i] + "\n";
-  INFO("line ", at, " of ", lines.size(), ", after\n", before);
+  NOTE("line ", at, " of ", lines.size(), ", after\n", before);
   CHECK((at < lines.size() ? lines[at] : "(none)") ==
         (at < expected.size() ? expected[at] : "(none)"));
 }
@@ -141,7 +142,7 @@ TEST_SUITE("recorder") {
   TEST_CASE("virtual time: the recording is what the seed dictates, no more and no less") {
     std::string all;
     for (std::uint64_t seed = 1; seed <= 100; ++seed) {
-      CAPTURE(seed);
+      NOTE("seed: ", seed);
       const seeded_model model(script_of(seed), seed);
       const seen_run seen = run_of(seed);
       check_equal(seen.notes, model.notes());

@@ -2,6 +2,7 @@
 #include "inspect/inspect_helpers.hpp"
 #include "inspect/recording.hpp"
 #include "support/in_runtime.hpp"
+#include "support/note.hpp"
 
 #include <vigil/trace.hpp>
 
@@ -93,10 +94,10 @@ void check_order(const std::vector<std::string>& lines, const std::vector<std::s
   std::string all;
   for (const std::string& l : lines)
     all += l + "\n";
-  INFO(all);
+  NOTE(all);
   std::size_t at = 0;
   for (const std::string& e : expected) {
-    INFO("expected: ", e);
+    NOTE("expected: ", e);
     while (at < lines.size() && lines[at] != e)
       ++at;
     REQUIRE(at < lines.size());

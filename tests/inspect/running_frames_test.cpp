@@ -4,6 +4,7 @@
 #include "machine/stack.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
+#include "support/note.hpp"
 
 #include <vigil/leaks.hpp>
 
@@ -185,7 +186,7 @@ TEST_SUITE("running frames") {
     std::string text;
     while_a_fiber_spins(
         "spinner", [](auto spin) { down(5, spin); }, [&] { text = answered(); });
-    INFO(text);
+    NOTE(text);
     const auto functions = functions_below(text, "spinner");
     const auto count = [&](const char* name) {
       return std::count_if(
@@ -212,8 +213,8 @@ TEST_SUITE("running frames") {
                 written([](std::FILE* out) { vigil::inspect::dump_json(out, {.frames = true}); });
           } while (has(json, "has not answered"));
         });
-    INFO(text);
-    INFO(json);
+    NOTE(text);
+    NOTE(json);
     CHECK(has(fiber_line(text, "generator"), "(generator) [running"));
     CHECK(has(text, "    (runs on another stack)\n"));
     CHECK_FALSE(has(text, "has moved on"));
@@ -228,7 +229,7 @@ TEST_SUITE("running frames") {
     std::string text;
     while_a_fiber_spins(
         "handler", [](auto spin) { in_a_handler(spin); }, [&] { text = answered(); });
-    INFO(text);
+    NOTE(text);
     CHECK(has(fiber_line(text, "handler"), "(handler) [running"));
     CHECK(has(text, "    (runs on another stack)\n"));
   }
@@ -247,7 +248,7 @@ TEST_SUITE("running frames") {
     in_virtual([] {
       std::string text;
       down(4, [&] { text = answered(); });
-      INFO(text);
+      NOTE(text);
       CHECK(has(fiber_line(text, "main"), "[running"));
       if (VIGIL_TSAN == 0) CHECK(count_of(text, "::down(int") == 5);
     });
@@ -279,7 +280,7 @@ TEST_SUITE("running frames") {
         json = written([](std::FILE* out) { vigil::inspect::dump_json(out, {.frames = true}); });
       } while (has(json, "has not answered"));
       stop.store(true);
-      INFO(text);
+      NOTE(text);
       CHECK(has(
           fiber_line(text, "runs"),
           "blocking: a function on a side pool (on thread " + std::to_string(thread.load()) + ")"));
@@ -331,7 +332,7 @@ TEST_SUITE("running frames") {
         text = VIGIL_TSAN == 0 ? answered() : inspected();
       } while (!has(fiber_line(text, "third"), "parked"));
       stop.store(true);
-      INFO(text);
+      NOTE(text);
       CHECK(has(fiber_line(text, "first"), "on a side pool (has returned)"));
       CHECK(has(fiber_line(text, "second"), "on a side pool (on thread "));
       CHECK(has(fiber_line(text, "third"), "on a side pool (not begun)"));
@@ -384,21 +385,21 @@ TEST_SUITE("running frames") {
           for (int i = 0; i < 10; ++i)
             text = answered();
         });
-    INFO(text);
+    NOTE(text);
     CHECK(has(text, "::fill_stack("));
   }
 
   TEST_CASE("a running fiber is asked on the alternate stack, however full its own is" *
             doctest::skip(VIGIL_TSAN)) {
     const child_result r = run_child("child: a fiber that runs at the end of its stack");
-    INFO(r.output);
+    NOTE(r.output);
     CHECK(r.succeeded());
   }
 
   TEST_CASE("the signal that install() was given is the one that asks" *
             doctest::skip(VIGIL_TSAN)) {
     for (const int signal : {SIGURG, SIGWINCH, SIGUSR1, SIGUSR2, SIGRTMIN + 3}) {
-      CAPTURE(signal);
+      NOTE("signal: ", signal);
       vigil::inspect::install({.running_signal = signal, .addresses = false});
       sigset_t all_others;
       sigfillset(&all_others);
@@ -443,7 +444,7 @@ TEST_SUITE("running frames") {
 
   TEST_CASE("install() refuses what is no signal, and what has a meaning of its own") {
     for (const int wrong : {-1, 1000, SIGKILL, SIGSTOP, SIGSEGV, SIGQUIT, SIGTERM, SIGCHLD}) {
-      CAPTURE(wrong);
+      NOTE("wrong: ", wrong);
       CHECK_THROWS_AS(vigil::inspect::install({.running_signal = wrong, .addresses = false}),
                       std::invalid_argument);
     }

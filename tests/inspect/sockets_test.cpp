@@ -2,6 +2,7 @@
 #include "inspect/inspect_helpers.hpp"
 #include "sched/scheduler.hpp"
 #include "support/in_runtime.hpp"
+#include "support/note.hpp"
 #include "support/temporary_folder.hpp"
 
 #include <vigil/io/deadline_stream.hpp>
@@ -83,7 +84,7 @@ void check_tcp(const char* host) {
   const std::string far = text_of(pair.server->remote_endpoint());
   io::deadline_stream<tcp::socket> s(std::move(*pair.server));
   const std::string line = line_of_reader(s);
-  INFO(line);
+  NOTE(line);
   CHECK(has(line,
             "[parked: I/O of socket " + std::to_string(number) + " (tcp " + near + ", peer " + far +
                 "), for "));
@@ -115,7 +116,7 @@ TEST_SUITE("sockets") {
       auto f = vigil::spawn(vigil::fiber_options{.name = "server"},
                             [&] { io::serve(a, [](tcp::socket) {}); });
       const std::string line = waiting_line("server");
-      INFO(line);
+      NOTE(line);
       CHECK(has(line, "I/O of socket " + number + " (tcp " + near + ", listening), "));
       f.request_stop();
     });
@@ -171,7 +172,7 @@ TEST_SUITE("sockets") {
       std::string line;
       while (!has(line = fiber_line(inspected(), "selector"), "[parked: select"))
         vigil::sleep_for(std::chrono::milliseconds(1));
-      INFO(line);
+      NOTE(line);
       CHECK(has(line, "select (receive from the channel \"jobs\" made at "));
       CHECK(has(line, ", I/O of descriptor " + number + "), for "));
       f.request_stop();
@@ -196,7 +197,7 @@ TEST_SUITE("sockets") {
       const std::string line = fiber_line(inspected(), "reader");
       ::dup2(kept, number);
       ::close(kept);
-      INFO(line);
+      NOTE(line);
       CHECK(has(line, "I/O of descriptor " + std::to_string(number) + " (closed)"));
       f.request_stop();
     });
@@ -208,7 +209,7 @@ TEST_SUITE("sockets") {
       const std::string made = "sockets_test.cpp:" + std::to_string(__LINE__ - 1);
       io::deadline_stream<io::memory_stream> s(std::move(pipe.first));
       std::string line = line_of_reader(s);
-      INFO(line);
+      NOTE(line);
       CHECK(has(line, "[parked: I/O made at "));
       CHECK(has(line, made));
       io::memory_acceptor a;
@@ -216,7 +217,7 @@ TEST_SUITE("sockets") {
       auto f = vigil::spawn(vigil::fiber_options{.name = "server"},
                             [&] { io::serve(a, [](io::memory_stream) {}); });
       line = waiting_line("server");
-      INFO(line);
+      NOTE(line);
       CHECK(has(line, made_too));
       f.request_stop();
     });

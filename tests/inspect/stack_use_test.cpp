@@ -4,6 +4,7 @@
 #include "inspect/stack_use_table.hpp"
 #include "sched/fiber/stack_sampler.hpp"
 #include "support/in_runtime.hpp"
+#include "support/note.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -137,7 +138,7 @@ TEST_SUITE("stack use") {
       run_drawn(32'768 * kib, {"too_large.cpp", 1}, [] { touch(1); });
     });
     const auto check = [](const char* place, std::size_t bytes, std::size_t stack) {
-      INFO(place);
+      NOTE(place);
       const stack_use u = use_of(place);
       CHECK(u.total() == 1);
       CHECK(u.sum_bytes == u.most_bytes);
@@ -245,7 +246,7 @@ TEST_SUITE("stack use") {
       return order;
     };
     for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-      INFO("seed: ", seed);
+      NOTE("seed: ", seed);
       CHECK(order_of(seed, false) == order_of(seed, true));
     }
     CHECK(order_of(1, false) != order_of(2, false));

@@ -1,6 +1,7 @@
 // Tasks in the reports: as text and as JSON.
 #include "inspect/inspect_helpers.hpp"
 #include "support/in_runtime.hpp"
+#include "support/note.hpp"
 
 #include <vigil/co.hpp>
 
@@ -83,7 +84,7 @@ TEST_SUITE("tasks in reports") {
       }(ch, m));
       vigil::sleep_for(3s);
       const json::value all = reported();
-      INFO(json::serialize(all.at("tasks")));
+      NOTE(json::serialize(all.at("tasks")));
       CHECK(all.at("task_count") == 5);
       CHECK(all.at("tasks").as_array().size() == 5);
 
@@ -133,7 +134,7 @@ TEST_SUITE("tasks in reports") {
       }(ch, all));
       const std::uint64_t id = running.id();
       running.join();
-      INFO(json::serialize(all.at("tasks")));
+      NOTE(json::serialize(all.at("tasks")));
       CHECK(task_in(all, id).at("state") == "running");
       CHECK(task_in(all, ready.id()).at("state") == "runnable");
       CHECK_FALSE(task_in(all, ready.id()).contains("waits_for"));
@@ -156,7 +157,7 @@ TEST_SUITE("tasks in reports") {
       // dump() and debug::dump() write the same.
       for (const std::string& text :
            {inspected(), written([](std::FILE* f) { vigil::debug::dump(f); })}) {
-        INFO(text);
+        NOTE(text);
         CHECK(has(line_of_task(text, 1), "[parked: sleep, for 30.000 s] started at "));
         CHECK(has(line_of_task(text, 2), "channel receive from the channel made at "));
         CHECK(has(line_of_task(text, 2), "tasks_test.cpp:"));
@@ -182,7 +183,7 @@ TEST_SUITE("tasks in reports") {
                                       [&] { static_cast<void>(t.join_for(1h)); });
       vigil::testing::settle();
       const std::string text = inspected();
-      INFO(text);
+      NOTE(text);
       CHECK(has(fiber_line(text, "joins"), "parked: join of " + name + ", "));
     });
   }

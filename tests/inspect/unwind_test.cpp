@@ -2,6 +2,7 @@
 #include "base/random.hpp"
 #include "inspect/frame_list.hpp"
 #include "support/in_runtime.hpp"
+#include "support/note.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -86,7 +87,7 @@ TEST_SUITE("unwind") {
   TEST_CASE("through the library's and libc's frames it finds what libgcc finds") {
     for (int depth = 0; depth < 20; ++depth) {
       with_locals<1>(depth);
-      CAPTURE(depth);
+      NOTE("depth: ", depth);
       // The innermost differs: the place in the function itself.
       REQUIRE(result.ours.size() > static_cast<std::size_t>(depth) + 4);
       REQUIRE(result.ours.size() <= result.theirs.size());

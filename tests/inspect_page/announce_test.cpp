@@ -2,6 +2,7 @@
 // its own: the descriptor is the whole process's.
 #include "inspect_page/page_client.hpp"
 #include "support/child.hpp"
+#include "support/note.hpp"
 #include "support/temporary_folder.hpp"
 
 #include <cstddef>
@@ -97,8 +98,8 @@ TEST_SUITE("live page's announcement") {
                                    "child: a page at a Unix socket",
                                    "child: pages that are to say nothing"}) {
       const child_result child = run_child(name);
-      CAPTURE(name);
-      INFO(child.output);
+      NOTE("name: ", name);
+      NOTE(child.output);
       CHECK(child.succeeded());
       CHECK(child.says("1 passed"));
     }

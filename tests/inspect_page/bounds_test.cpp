@@ -5,6 +5,7 @@
 #include "sched/run/running_runtimes.hpp"
 #include "sched/scheduler.hpp"
 #include "support/at_rest.hpp"
+#include "support/note.hpp"
 
 #include <vigil/vigil.hpp>
 
@@ -118,8 +119,8 @@ TEST_SUITE("live page's bounds") {
       REQUIRE(thread != 0);
       for (const std::string one : acts) {
         for (const std::string other : acts) {
-          CAPTURE(one);
-          CAPTURE(other);
+          NOTE("one: ", one);
+          NOTE("other: ", other);
           // It would be held with a lock that the page needs.
           while (!is_asleep(thread))
             std::this_thread::yield();
@@ -146,7 +147,7 @@ TEST_SUITE("live page's bounds") {
     const auto plain = local_page();
     beside_a_recorder([&] {
       for (const std::string target : acts) {
-        CAPTURE(target);
+        NOTE("target: ", target);
         const http_answer whole = act(plain, target);
         CHECK(whole.status == 200);
         REQUIRE(whole.body.size() > 256);

@@ -3,6 +3,7 @@
 #include "sched/run/process_threads.hpp"
 #include "support/dumped.hpp"
 #include "support/in_runtime.hpp"
+#include "support/note.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/text_of.hpp"
 
@@ -191,7 +192,7 @@ TEST_SUITE("live page") {
       CHECK(object.status == 200);
       CHECK(json::parse(object.body).at("fibers").as_array().size() >= 5);
       for (const char* const target : {"/dump.txt", "/dump.json", "/record"}) {
-        CAPTURE(target);
+        NOTE("target: ", target);
         CHECK(post(page, target, "").status == 403);
         CHECK(post(page, target, "X-Vigil-Token: 0123456789abcdef0123456789abcdef\r\n").status ==
               403);
@@ -240,7 +241,7 @@ TEST_SUITE("live page") {
   TEST_CASE("another host name is refused, whatever is asked for") {
     const auto page = local_page();
     for (const char* const target : {"/", "/state.json", "/metrics", "/nothing"}) {
-      CAPTURE(target);
+      NOTE("target: ", target);
       CHECK(ask(page, request("GET", target, "evil.example")).status == 403);
     }
     CHECK(ask(page, request("POST", "/dump.txt", "evil.example", with_token(page))).status == 403);
@@ -258,7 +259,7 @@ TEST_SUITE("live page") {
                                  ask(page, request("GET", "/", "evil.example", origin)),
                                  act(page, "/dump.txt"),
                                  get(page, "/nothing")}) {
-      CAPTURE(a.head);
+      NOTE("a.head: ", a.head);
       CHECK(a.field("Cache-Control") == "no-store");
       CHECK(a.field("X-Content-Type-Options") == "nosniff");
       CHECK(a.field("X-Frame-Options") == "DENY");

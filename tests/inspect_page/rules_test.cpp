@@ -4,6 +4,7 @@
 #include "inspect_page/page_html.hpp"
 #include "inspect_page/page_jobs.hpp"
 #include "inspect_page/page_request.hpp"
+#include "support/note.hpp"
 #include "support/temporary_folder.hpp"
 
 #include <vigil/vigil.hpp>
@@ -33,7 +34,7 @@ TEST_SUITE("live page's rules") {
                                    "[::1]",
                                    "[::1]:8091",
                                    "[::ffff:127.0.0.1]:8091"}) {
-      CAPTURE(host);
+      NOTE("host: ", host);
       CHECK(is_allowed_host(host, {}));
     }
     for (const char* const host : {"",
@@ -57,7 +58,7 @@ TEST_SUITE("live page's rules") {
                                    "localhost:80:80",
                                    "localhost:",
                                    "user@localhost"}) {
-      CAPTURE(host);
+      NOTE("host: ", host);
       CHECK_FALSE(is_allowed_host(host, {}));
     }
   }
@@ -66,7 +67,7 @@ TEST_SUITE("live page's rules") {
     const page_rules rules{.is_exposed = true, .host_name = "build7.example", .token = ""};
     for (const char* const host :
          {"10.0.0.1:8091", "[fe80::1]", "localhost", "build7.example", "Build7.Example:80"}) {
-      CAPTURE(host);
+      NOTE("host: ", host);
       CHECK(is_allowed_host(host, rules));
     }
     CHECK_FALSE(is_allowed_host("evil.example", rules));
@@ -86,7 +87,7 @@ TEST_SUITE("live page's rules") {
                                     "http://localhost:8092",
                                     "https://localhost:8091",
                                     "http://localhost:8091.evil.example"}) {
-      CAPTURE(other);
+      NOTE("other: ", other);
       r.origin = other;
       CHECK_FALSE(is_own_origin(r));
     }

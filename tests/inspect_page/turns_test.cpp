@@ -4,6 +4,7 @@
 #include "inspect_page/page_http.hpp"
 #include "sched/run/running_runtimes.hpp"
 #include "sched/scheduler.hpp"
+#include "support/note.hpp"
 
 #include <vigil/io.hpp>
 #include <vigil/vigil.hpp>
@@ -96,7 +97,7 @@ TEST_SUITE("live page's turns") {
       held_walk& walk = walk_of_this_runtime();
       vigil::blocking([&] {
         for (const char* const target : {"/state.json", "/metrics"}) {
-          CAPTURE(target);
+          NOTE("target: ", target);
           walk.hold();
           const descriptor looking = connect_to(page);
           send_text(looking, request("GET", target, "localhost"));

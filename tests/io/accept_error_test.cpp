@@ -1,5 +1,6 @@
 // io::serve when accept fails: which errors it retries, when, and which end it.
 #include "io/serve_test.hpp"
+#include "support/note.hpp"
 
 #include <vigil/io/memory_acceptor.hpp>
 #include <vigil/io/serve.hpp>
@@ -123,7 +124,7 @@ TEST_SUITE("io::serve: errors of accept") {
       return error;
     };
     for (const bool throws_std : {false, true}) {
-      CAPTURE(throws_std);
+      NOTE("throws_std: ", throws_std);
       for (const int code : {ECONNABORTED,
                              ECONNRESET,
                              EINTR,
@@ -141,12 +142,12 @@ TEST_SUITE("io::serve: errors of accept") {
                              ENOBUFS,
                              ENOMEM,
                              ENOSPC}) {
-        CAPTURE(code);
+        NOTE("code: ", code);
         CHECK(error_after({code}, throws_std) == 0);
       }
       // After such an error accept is not called again.
       for (const int code : {EBADF, EINVAL, ENOTSOCK, EOPNOTSUPP, EFAULT, EACCES}) {
-        CAPTURE(code);
+        NOTE("code: ", code);
         CHECK(error_after({code, EMFILE}, throws_std) == code);
       }
     }

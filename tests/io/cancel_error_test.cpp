@@ -1,6 +1,7 @@
 // The error that is reported when an operation ends after it was asked to: the
 // deadline's, the context's, the stop's, or its own.
 #include "io/io_test.hpp"
+#include "support/note.hpp"
 
 #include <vigil/context.hpp>
 #include <vigil/fiber.hpp>
@@ -109,7 +110,7 @@ TEST_SUITE("use_fiber: the reported error") {
     in_runtime({.workers = {1, 2}}, [] {
       const auto soon = use_fiber.within(1ms);
       for (const error_code& code : ways_to_say_cancelled) {
-        CAPTURE(code.message());
+        NOTE("code.message(): ", code.message());
         CHECK(error_of([&] { fail_when_asked(code, soon); }) == asio::error::timed_out);
         error_code seen;
         fail_when_asked(code, asio::redirect_error(soon, seen));
@@ -124,7 +125,7 @@ TEST_SUITE("use_fiber: the reported error") {
           std::make_exception_ptr(std::system_error(std::error_code(1, own_of_std)));
       CHECK(error_of([&] { throw_when_asked(of_std, soon); }) == asio::error::timed_out);
       for (const error_code& code : genuine_errors) {
-        CAPTURE(code.message());
+        NOTE("code.message(): ", code.message());
         CHECK(error_of([&] { fail_when_asked(code, soon); }) == code);
         CHECK(error_of([&] {
                 throw_when_asked(std::make_exception_ptr(boost::system::system_error(code)), soon);
@@ -136,7 +137,7 @@ TEST_SUITE("use_fiber: the reported error") {
   TEST_CASE("after a cancel any error is `cancelled`, whatever the wrapper") {
     in_runtime({.workers = {1, 2}}, [] {
       const auto check = [](const error_code& code) {
-        CAPTURE(code.message());
+        NOTE("code.message(): ", code.message());
         const auto done = vigil::with_cancel(vigil::background());
         done.cancel();
         const auto token = use_fiber.under(done.ctx);
@@ -158,7 +159,7 @@ TEST_SUITE("use_fiber: the reported error") {
   TEST_CASE("a fiber that is stopped does not run on with any error") {
     in_runtime({.workers = {1, 2}}, [] {
       const auto check = [](const error_code& code) {
-        CAPTURE(code.message());
+        NOTE("code.message(): ", code.message());
         bool ran_on = false;
         {
           vigil::latch begun(1);

@@ -1,6 +1,7 @@
 // Coroutines of Asio's that are cancelled: by a stop, a context, a deadline and cancel(),
 // before they have begun, between two steps and as they end.
 #include "io/io_test.hpp"
+#include "support/note.hpp"
 
 #include <vigil/io/co.hpp>
 #include <vigil/io/executor.hpp>
@@ -119,7 +120,7 @@ template <class F>
 void for_each_shape(F f) {
   for (const place& p : places) {
     for (const shape& s : shapes) {
-      INFO(std::string(s.name), " on ", std::string(p.name));
+      NOTE(std::string(s.name), " on ", std::string(p.name));
       in_runtime({.workers = {1, 2, 4}}, [&] { f(s.on(p.make()), s.make); });
     }
   }
@@ -277,7 +278,7 @@ TEST_SUITE("coroutines of Asio's that are cancelled") {
     asio::io_context context;
     const run_by_threads threads(context, 3);
     for (const shape& s : shapes) {
-      INFO(std::string(s.name));
+      NOTE(std::string(s.name));
       in_runtime({.workers = {1, 2}}, [&] {
         const any_io_executor ex = s.on(context.get_executor());
         repeat(rounds(40), [&](int i) {
@@ -293,7 +294,7 @@ TEST_SUITE("coroutines of Asio's that are cancelled") {
 
   TEST_CASE("no stop is lost: a coroutine that would wait for an hour ends") {
     for (const place& p : places) {
-      INFO(std::string(p.name));
+      NOTE(std::string(p.name));
       in_runtime({.workers = {1, 2, 4}}, [&] {
         const shape endless[] = {
             {"a timer", [] { return sleeps(1h); }},
@@ -372,7 +373,7 @@ TEST_SUITE("coroutines of Asio's that are cancelled") {
 
   TEST_CASE("the cancellation comes once: a coroutine may clean up after it") {
     for (const place& p : places) {
-      INFO(std::string(p.name));
+      NOTE(std::string(p.name));
       in_runtime({.workers = {1, 2, 4}}, [&] {
         bool cleaned = false;
         const auto cleans = [&]() -> asio::awaitable<void> {
@@ -448,7 +449,7 @@ TEST_SUITE("coroutines of Asio's that are cancelled") {
 
   TEST_CASE("nothing of a coroutine is left when it has ended or was cancelled") {
     for (const place& p : places) {
-      INFO(std::string(p.name));
+      NOTE(std::string(p.name));
       in_runtime({.workers = {1, 2, 4}}, [&] {
         const auto holds = [](std::shared_ptr<int> held, nanoseconds d) -> asio::awaitable<int> {
           co_return co_await sleeps(d) + *held;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "io/io_test.hpp"
+#include "support/note.hpp"
 
 #include <cstdint>
 #include <map>
@@ -64,7 +65,7 @@ void cut_after_each_turn(std::uint64_t seeds, cut_points& ended, F f) {
 
 inline void check_cut_at(cut_points& ended, const std::vector<std::string>& points) {
   for (const std::string& point : points) {
-    INFO("point: ", point);
+    NOTE("point: ", point);
     CHECK(ended[point] > 0);
   }
 }

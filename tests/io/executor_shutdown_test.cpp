@@ -2,6 +2,7 @@
 // long as somebody may wait for them.
 #include "guest/host_loop.hpp"
 #include "io/io_test.hpp"
+#include "support/note.hpp"
 
 #include <vigil/guest.hpp>
 #include <vigil/io/co.hpp>
@@ -114,7 +115,7 @@ template <class F>
 void for_each_way(F f) {
   for (const unsigned workers : {1U, 2U, 4U}) {
     for (const way& w : ways) {
-      INFO(std::string(w.name), ", workers: ", workers);
+      NOTE(std::string(w.name), ", workers: ", workers);
       f(w, workers);
     }
   }
@@ -232,7 +233,7 @@ TEST_SUITE("fiber_executor: the shutdown") {
 
   TEST_CASE("every wait there ends in a guest that ends") {
     for (const way& w : ways) {
-      INFO(std::string(w.name));
+      NOTE(std::string(w.name));
       std::atomic<int> stopped = 0;
       vigil::guest_runtime g;
       g.start([&] {

@@ -3,6 +3,7 @@
 #include "io/faults.hpp"
 
 #include "io/io_test.hpp"
+#include "support/note.hpp"
 
 #include <vigil/io/deadline_stream.hpp>
 #include <vigil/io/serve.hpp>
@@ -227,7 +228,7 @@ TEST_SUITE("io: system calls that fail") {
         const long step = rounds(20) == 20 ? 1 : 7;
         CHECK(usual[static_cast<std::size_t>(c)] > 0);
         for (long nth = 1; nth <= usual[static_cast<std::size_t>(c)]; nth += step) {
-          INFO(std::string(vigil::fault::name_of(which)), ", call ", nth, ", errno ", error);
+          NOTE(std::string(vigil::fault::name_of(which)), ", call ", nth, ", errno ", error);
           effects seen;
           seen.error = error;
           connects_are_lost = which == call::epoll_mod;

@@ -1,6 +1,7 @@
 // The pool of kept connections of examples/io/http_server/client_pool.hpp.
 #include "http_server/client_pool.hpp"
 #include "io/http_test.hpp"
+#include "support/note.hpp"
 
 #include <string>
 #include <vector>
@@ -94,7 +95,7 @@ TEST_SUITE("http client: pool") {
                                 "max=100,timeout=5",
                                 "TimeOut=5 ,max=1",
                                 "timeout=99999999999999999999999"}) {
-        INFO(value);
+        NOTE(value);
         CHECK(keeps(value));
       }
       for (const char* value : {"timeout=1",
@@ -108,7 +109,7 @@ TEST_SUITE("http client: pool") {
                                 "mytimeout=5",
                                 ",",
                                 "x"}) {
-        INFO(value);
+        NOTE(value);
         CHECK_FALSE(keeps(value));
       }
     });

@@ -1,6 +1,7 @@
 // io::serve and the end of the runtime: the acceptor that is closed, the grace that is
 // announced, and the second signal.
 #include "io/serve_test.hpp"
+#include "support/note.hpp"
 
 #include <vigil/io/memory_acceptor.hpp>
 #include <vigil/io/serve.hpp>
@@ -203,7 +204,7 @@ TEST_SUITE("io::serve: the end") {
 
   TEST_CASE("a server answers requests in flight when a signal comes, without options::grace") {
     for (const bool in_main : {true, false}) {
-      CAPTURE(in_main);
+      NOTE("in_main: ", in_main);
       memory_acceptor acceptor;
       bool answered = false;
       std::chrono::nanoseconds stopped_at{};
@@ -231,7 +232,7 @@ TEST_SUITE("io::serve: the end") {
 
   TEST_CASE("a server that runs has its grace however the end comes") {
     for (const bool by_return : {true, false}) {
-      CAPTURE(by_return);
+      NOTE("by_return: ", by_return);
       memory_acceptor acceptor;
       bool answered = false;
       run_until_stopped(with_signal(), [&] {
@@ -250,7 +251,7 @@ TEST_SUITE("io::serve: the end") {
 
   TEST_CASE("serve returns in the shutdown although a connection outlives the grace") {
     for (const bool in_main : {true, false}) {
-      CAPTURE(in_main);
+      NOTE("in_main: ", in_main);
       slow_acceptor acceptor;
       std::chrono::nanoseconds cut_at{};
       std::chrono::nanoseconds returned_at{};
@@ -291,7 +292,7 @@ TEST_SUITE("io::serve: the end") {
 
   TEST_CASE("a grace that is announced in the shutdown is waited for") {
     for (const bool by_return : {true, false}) {
-      CAPTURE(by_return);
+      NOTE("by_return: ", by_return);
       std::chrono::nanoseconds stopped_at{};
       run_until_stopped(with_signal(2s), [&] {
         const auto start = vigil::clock::now();
@@ -369,7 +370,7 @@ TEST_SUITE("io::serve: the end") {
 
   TEST_CASE("a second signal ends a server's grace, and stop_limit counts from then") {
     for (const bool in_main : {true, false}) {
-      CAPTURE(in_main);
+      NOTE("in_main: ", in_main);
       memory_acceptor acceptor;
       vigil::testing::virtual_options how = with_signal(8s);
       how.runtime.stop_limit = 2s;

@@ -1,5 +1,6 @@
 // The message of a timeout: which of vigil's times is over, in exceptions and in codes.
 #include "io/transports.hpp"
+#include "support/note.hpp"
 
 #include <vigil/clock.hpp>
 #include <vigil/io/idle_list.hpp>
@@ -28,12 +29,12 @@ namespace {
 // Checks that f throws an error that says so and counts as a timeout for every test.
 template <class F>
 void check_says(const std::string& expected, F f) {
-  CAPTURE(expected);
+  NOTE("expected: ", expected);
   try {
     f();
     FAIL("returned");
   } catch (const boost::system::system_error& e) {
-    CAPTURE(std::string(e.what()));
+    NOTE("what: ", e.what());
     CHECK(std::string(e.what()).find(expected) != std::string::npos);
     CHECK(std::string(e.what()).find("Connection timed out") == std::string::npos);
     CHECK(e.code().message().find(expected) != std::string::npos);

@@ -1,6 +1,7 @@
 // Functions that OpenSSL calls in the course of a handshake: they may not wait.
 #include "io/tls_transports.hpp"
 #include "support/child.hpp"
+#include "support/note.hpp"
 
 #include <csignal>
 #include <cstdlib>
@@ -111,7 +112,7 @@ TEST_SUITE("tls_stream: callbacks") {
       const std::string which = std::to_string(i);
       const testing_support::child_result r = testing_support::run_child(
           "child: a callback of TLS waits", {{"VIGIL_TLS_CALLBACK", which.c_str()}});
-      INFO("callback ", which, ", output: ", r.output);
+      NOTE("callback ", which, ", output: ", r.output);
       CHECK(r.died_by(SIGABRT));
       CHECK(r.says("is about to wait under this_fiber::no_park"));
       CHECK(r.says("OpenSSL for a callback"));

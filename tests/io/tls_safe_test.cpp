@@ -2,6 +2,7 @@
 // trusts, and the calls that it refuses.
 #include "io/tls_transports.hpp"
 #include "support/child.hpp"
+#include "support/note.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -369,7 +370,7 @@ TEST_SUITE("tls_stream: safe by default") {
     const auto r =
         run_child("child: the system trusts a certificate", {{"SSL_CERT_FILE", path.c_str()}});
     ::unlink(path.c_str());
-    INFO(r.output);
+    NOTE(r.output);
     CHECK(r.succeeded());
   }
 

@@ -3,6 +3,7 @@
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 #include "support/memory.hpp"
+#include "support/note.hpp"
 
 #include <vigil/channel.hpp>
 #include <vigil/error.hpp>
@@ -232,7 +233,7 @@ TEST_SUITE("limits") {
   TEST_CASE("no memory for a stack is a clear error, and the rest goes on") {
     if (!limits_work) return;
     const child_result r = run_child("child: no memory for a stack");
-    INFO(r.output);
+    NOTE(r.output);
     CHECK(r.succeeded());
     CHECK(r.says("RLIMIT_AS"));
     CHECK(r.says("well"));
@@ -264,7 +265,7 @@ TEST_SUITE("limits") {
     }
     const child_result r =
         run_child("child: the limit of the mprotect fallback", {{"VIGIL_STACK_GUARD", "mprotect"}});
-    INFO(r.output);
+    NOTE(r.output);
     CHECK(r.succeeded());
     CHECK(r.says("many fibers"));
     CHECK(r.says("vm.max_map_count"));
@@ -292,7 +293,7 @@ TEST_SUITE("limits") {
   TEST_CASE("fibers work in a process that locks its memory") {
     if (!limits_work) return;
     const child_result r = run_child("child: under mlockall");
-    INFO(r.output);
+    NOTE(r.output);
     CHECK(r.succeeded());
     if (const std::string why = r.skipped(); !why.empty()) {
       MESSAGE(why);
@@ -350,7 +351,7 @@ TEST_SUITE("limits") {
   TEST_CASE("no memory for the heap: bad_alloc, nothing is armed, the other timers still fire") {
     if (!limits_work) return;
     const child_result r = run_child("child: no memory for the heap");
-    INFO(r.output);
+    NOTE(r.output);
     CHECK(r.succeeded());
     CHECK(r.says("refused 1 idle 1 some 1"));
     CHECK(r.says("no memory for another pending timer"));
@@ -387,7 +388,7 @@ TEST_SUITE("limits") {
   TEST_CASE("no memory for the grace period: the run ends without one") {
     if (!limits_work) return;
     const child_result r = run_child("child: no memory for the grace period");
-    INFO(r.output);
+    NOTE(r.output);
     CHECK(r.succeeded());
     CHECK(r.says("refused"));
     CHECK(r.says("ended"));

@@ -1,6 +1,7 @@
 // The end of a run with fibers in every kind of wait: each is unwound, every destructor
 // runs, nothing is left.
 #include "support/in_runtime.hpp"
+#include "support/note.hpp"
 
 #include <vigil/vigil.hpp>
 
@@ -197,7 +198,7 @@ struct program {
     CHECK(begun.load() == fibers * static_cast<int>(kinds().size()));
     CHECK(alive.load() == 0);
     for (std::size_t k = 0; k < kinds().size(); ++k) {
-      CAPTURE(std::string(kinds()[k].name));
+      NOTE("kind: ", kinds()[k].name);
       CHECK(ended[k].load() == (kinds()[k].ends ? fibers : 0));
     }
   }
@@ -212,7 +213,7 @@ TEST_SUITE("the end of a run with fibers in every kind of wait") {
 
   TEST_CASE("unwinds them on several workers") {
     for (const std::size_t workers : {std::size_t{1}, std::size_t{2}, std::size_t{4}}) {
-      CAPTURE(workers);
+      NOTE("workers: ", workers);
       vigil::options o;
       o.workers = workers;
       program p(vigil::testing_support::rounds(10'000) / static_cast<int>(kinds().size()));

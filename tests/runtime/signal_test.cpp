@@ -4,6 +4,7 @@
 #include "support/at_rest.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
+#include "support/note.hpp"
 
 #include <atomic>
 #include <csignal>
@@ -186,7 +187,7 @@ TEST_SUITE("stop_on") {
   TEST_CASE("a signal that comes as the grace period begins leaves it, a later one ends it") {
     enum class by { signal, request, main_returns };
     for (const by how : {by::signal, by::request, by::main_returns}) {
-      CAPTURE(static_cast<int>(how));
+      NOTE("static_cast<int>(how): ", static_cast<int>(how));
       const std::chrono::nanoseconds stopped_at = ended_by_signals([how] {
         if (how == by::signal) {
           // Both at once, as from a terminal that goes away.

@@ -1,6 +1,7 @@
 // options::slow_fiber names the fiber that keeps a worker, once.
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
+#include "support/note.hpp"
 #include "support/text_of.hpp"
 
 #include <atomic>
@@ -116,7 +117,7 @@ TEST_SUITE("slow_fiber") {
     const child_result child = run_child("child: blocks its thread in four ways");
     CHECK(child.succeeded());
     for (const char* name : {"(sleeps)", "(reads)", "(locks)"}) {
-      INFO(std::string(name));
+      NOTE(std::string(name));
       CHECK(count_of(child.output, name) == 1);
     }
     // The runner of callbacks, which vigil has started, may be named too.

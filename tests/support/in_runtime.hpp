@@ -14,6 +14,7 @@
 #include "base/random.hpp"
 #include "machine/stack.hpp"
 #include "runtime/runtime_core.hpp"
+#include "support/note.hpp"
 #include "support/running_seed.hpp"
 
 #include <vigil/testing.hpp>
@@ -110,7 +111,7 @@ inline void check_nothing_left(const runtime_stats& s, std::size_t stacks_before
 template <class F>
 void in_runtime(const real_options& setup, F body) {
   for (const unsigned workers : setup.workers) {
-    INFO("workers: ", workers);
+    NOTE("workers: ", workers);
     const std::size_t stacks = detail::read_stack_stats().in_use;
     options o = setup.settings;
     o.workers = workers;
@@ -132,7 +133,7 @@ void in_runtime(const real_options& setup, F body) {
 // available for checks.
 template <class F>
 void in_virtual(const testing::virtual_options& setup, F body) {
-  INFO("seed: ", setup.seed, " (VIGIL_SEED)");
+  NOTE("seed: ", setup.seed, " (VIGIL_SEED)");
   const std::size_t stacks = detail::read_stack_stats().in_use;
   detail::scheduler_options o = detail::checked(setup.runtime);
   o.workers = 1;

@@ -13,6 +13,7 @@
 //                      limit, for work in a debugger and for long forms
 #define DOCTEST_CONFIG_IMPLEMENT
 #define DOCTEST_CONFIG_NO_POSIX_SIGNALS
+#include "support/note.hpp"
 #include "support/running_seed.hpp"
 
 #include <atomic>
@@ -22,6 +23,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -29,6 +32,31 @@
 
 namespace vigil::testing_support {
 std::atomic<std::uint64_t> running_seed{0};
+
+namespace {
+
+std::mutex notes_mutex;
+std::vector<const check_note*> notes;
+
+}  // namespace
+
+void check_note::add() {
+  const std::lock_guard guard(notes_mutex);
+  notes.push_back(this);
+}
+
+check_note::~check_note() {
+  const std::lock_guard guard(notes_mutex);
+  std::erase(notes, this);
+}
+
+void check_note::show_all() {
+  const std::lock_guard guard(notes_mutex);
+  for (const check_note* n : notes)
+    std::printf("  note: %s\n", n->text_.c_str());
+  std::fflush(stdout);
+}
+
 }  // namespace vigil::testing_support
 
 // Read by ThreadSanitizer, which does not see fences: the last release of the reference
@@ -74,7 +102,9 @@ struct case_recorder : doctest::IReporter {
 
   void subcase_end() override {}
 
-  void log_assert(const doctest::AssertData&) override {}
+  void log_assert(const doctest::AssertData& data) override {
+    if (data.m_failed) vigil::testing_support::check_note::show_all();
+  }
 
   void log_message(const doctest::MessageData&) override {}
 

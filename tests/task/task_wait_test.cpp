@@ -1,6 +1,7 @@
 // How the waits of a task end early: stops, contexts, the end of the run.
 #include "support/dumped.hpp"
 #include "support/in_runtime.hpp"
+#include "support/note.hpp"
 
 #include <vigil/co.hpp>
 
@@ -213,7 +214,7 @@ TEST_SUITE("task: waits") {
       auto t = spawn([](channel<int> c) -> task<> { co_await co::recv(c); }(ch));
       vigil::sleep_for(3s);
       const std::string text = dumped();
-      INFO(text);
+      NOTE(text);
       const std::string wait = "task 1 [parked: channel receive, for 3.000 s] started at ";
       REQUIRE(text.find(wait) != std::string::npos);
       CHECK(text.find("task_wait_test.cpp:", text.find(wait)) != std::string::npos);
@@ -237,7 +238,7 @@ TEST_SUITE("task: waits") {
       auto ready = spawn(yields());
       auto running = spawn(dumps(text));
       running.join();
-      INFO(text);
+      NOTE(text);
       CHECK(text.find("task 1 [runnable] started at ") != std::string::npos);
       CHECK(text.find("task 2 [runnable] started at ") != std::string::npos);
       CHECK(text.find("task 3 [running] started at ") != std::string::npos);

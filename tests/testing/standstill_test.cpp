@@ -1,6 +1,7 @@
 // The warning of run_virtual when its clock cannot move, since some fiber can always run.
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
+#include "support/note.hpp"
 
 #include <vigil/co.hpp>
 
@@ -27,7 +28,7 @@ std::size_t count_of(const std::string& text, const char* what) {
 }
 
 void check_is_named(const child_result& child, const char* who) {
-  INFO(child.output);
+  NOTE(child.output);
   CHECK(child.succeeded());
   CHECK(count_of(child.output, "virtual time stands still") == 1);
   CHECK(child.says(who));

@@ -1,6 +1,7 @@
 // The end of a scoped_timer, and stop_and_wait(), against a callback that arms its own
 // timer: afterwards nothing runs and nothing is pending (SW1-SW3 of stop_waiters.hpp).
 #include "support/in_runtime.hpp"
+#include "support/note.hpp"
 
 #include <vigil/clocks.hpp>
 
@@ -64,7 +65,7 @@ void nothing_comes_after(const owner& o) {
 TEST_SUITE("halted timers") {
   TEST_CASE("the end of a scoped_timer outlasts a reset in its callback") {
     for (const way& w : ways) {
-      CAPTURE(w.name);
+      NOTE("w.name: ", w.name);
       for (const auto again : {10ms, 0ms}) {
         if (again == 0ms && std::string(w.name).starts_with("every")) continue;
         for_each_seed(10, [&] {
@@ -98,7 +99,7 @@ TEST_SUITE("halted timers") {
 
   TEST_CASE("stop_and_wait counts what the callback arms meanwhile, whose reset is false") {
     for (const way& w : ways) {
-      CAPTURE(w.name);
+      NOTE("w.name: ", w.name);
       for_each_seed(5, [&] {
         owner o;
         timer t;
