@@ -45,7 +45,7 @@ class sleeper {
           vigil::run(with_workers(workers), [this, where] {
             if (where == watch::io) static_cast<void>(vigil::io::io_context());
             auto far = vigil::spawn([] { vigil::sleep_for(1h); });
-            vigil::spawn([this] { serve(); }).join();  // not pinned, like most fibers
+            vigil::spawn([this] { serve(); }).join();
           });
         }) {}
 

@@ -236,7 +236,7 @@ void overshoot_idle(report& out) {
     bare_thread reference;
     std::vector<nanos> ours;
     std::vector<nanos> bare;
-    // Runs in a fiber that is not pinned, like most.
+    // Runs in a fiber of its own, like most code.
     vigil::spawn([&] {
       for (std::size_t i = 0; i < samples; ++i) {
         const nanos deadline = now() + millisecond;

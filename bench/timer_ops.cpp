@@ -94,7 +94,7 @@ void among_others(report& out, const std::string& name, F&& measure) {
   for (const std::size_t n : {std::size_t{0}, std::size_t{1000}, std::size_t{1'000'000}}) {
     const double value = vigil::run(with_workers(1), [&] {
       const others crowd(n);
-      // Runs in a fiber that is not pinned, like most.
+      // Runs in a fiber of its own, like most code.
       return vigil::spawn([&] { return median_of(out.is_long() ? 9 : 5, measure); }).join();
     });
     if (n == 0) alone = value;

@@ -1,5 +1,5 @@
 // The workloads with vigil. Timers are `after_func` handles, sleepers are fibers; samples
-// run in a fiber that is not pinned, like most. Without a number of workers there are as
+// run in a fiber of their own. Without a number of workers there are as
 // many as vigil takes by default.
 //
 // This file follows vigil's interface; the workloads themselves are those of all peers

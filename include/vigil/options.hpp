@@ -159,6 +159,12 @@ struct options {
   std::size_t stack_size = 128 * 1024;
   std::size_t main_stack_size = 1024 * 1024;
 
+  // Whether the main fiber stays on the thread that calls run, as if its function began
+  // with a this_fiber::pin. Otherwise only its code up to the first wait is sure to run
+  // there, and after a wait it may go on on any worker, as Go's main goroutine does. A
+  // pinned main waits for its worker while that runs another fiber, however long.
+  bool pin_main = false;
+
   // Limits of this runtime; 0 means none. A call that would exceed one throws
   // limit_reached. max_fibers applies to the main fiber and to go and spawn, but not to
   // the fiber of a waiting callback (after_func, every, post). max_stack_bytes counts all

@@ -72,8 +72,9 @@ class VIGIL_API runtime {
   runtime(const runtime&) = delete;
   runtime& operator=(const runtime&) = delete;
 
-  // Runs f as the main fiber, pinned to the calling thread, and the other fibers on the
-  // workers, until f returns. Then shuts down: every other fiber is unwound, so none is
+  // Runs f as the main fiber and the other fibers on the workers, one of which is the
+  // calling thread, until f returns. f begins there; after a wait it may go on on another
+  // worker (options::pin_main). Then shuts down: every other fiber is unwound, so none is
   // left when run returns. Returns f's result, or 0 if f returns nothing. If a signal of
   // options::stop_on came and f was unwound, an f that returns nothing or an int gives
   // 128 + the signal; stop_signal() tells that from a result of f.

@@ -96,7 +96,10 @@ TEST_SUITE("dump") {
       auto runnable = spawn(named("runnable"), [] {});
       auto slow = vigil::after_func(0s, [] { sleep_for(1h); });
       sleep_for(4s);
-      auto waiting = spawn(named("waiting"), [&] { slow.stop_and_wait(); });
+      auto waiting = spawn(named("waiting"), [&] {
+        const vigil::this_fiber::pin here;
+        slow.stop_and_wait();
+      });
       auto patient = spawn(named("patient"), [&] { static_cast<void>(waiting.join_for(90s)); });
       vigil::testing::settle();
       auto fresh = spawn(named("fresh"), [] {});
@@ -112,7 +115,7 @@ TEST_SUITE("dump") {
       CHECK_MESSAGE(has(line_with(text, "(patient)"), "join, for 0.000 s, due in 90.000 s"), text);
       CHECK_MESSAGE(has(line_with(text, "(fresh)"), "runnable"), text);
       CHECK_MESSAGE(has(line_with(text, "(main)"), "running, for at most "), text);
-      CHECK_MESSAGE(has(line_with(text, "(main)"), ", pinned]"), text);
+      CHECK_MESSAGE(has(line_with(text, "(waiting)"), ", pinned]"), text);
       CHECK_MESSAGE(has(line_with(text, "timer fiber"), "timers"), text);
       CHECK_FALSE(has(text, "(runnable)]"));
       // The callback that sleeps carries the place where its timer was made.

@@ -131,6 +131,7 @@ TEST_CASE("idle: a sleep that begins beside a busy fiber is kept by the other wo
 TEST_CASE("idle: a sleep whose worker goes on with another fiber is kept by the other worker") {
   prove("P7: a fiber parks to the next deadline, its worker has a pinned one", [] {
     when_others_sleep(2, [](vigil::runtime&) {
+      const vigil::this_fiber::pin stays;
       const auto& sched = *vigil::detail::current_fiber()->sched;
       std::optional<turnstile> other;
       auto pinned = vigil::spawn([&] {

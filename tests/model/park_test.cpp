@@ -76,7 +76,6 @@ TEST_CASE("park: a fiber parks with a lock, and the next owner of the lock readi
       putter.join();
     });
   });
-  // The main fiber is pinned; this one is not.
   prove("park: take there, put by this worker", [] {
     gate g;
     vigil::run(workers(2), [&] {
@@ -121,6 +120,7 @@ TEST_CASE("park: a pinned fiber is readied by a plain thread, through its worker
       "park: pinned, put by a plain thread",
       [] {
         run_with_outside_work(2, [] {
+          const vigil::this_fiber::pin here;
           vigil::sleep_for(1ms);  // the other worker sleeps
           mailbox m;
           const model::window w;
@@ -137,6 +137,7 @@ TEST_CASE("park: two pinned fibers share an inbox") {
     mailbox mine;
     mailbox its;
     run_with_outside_work(1, [&] {
+      const vigil::this_fiber::pin here;
       auto f = vigil::spawn([&] {
         const vigil::this_fiber::pin p;
         return its.take();

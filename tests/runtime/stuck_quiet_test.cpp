@@ -29,7 +29,6 @@ TEST_SUITE("stuck") {
         while (on) {
         }
       });
-      // Not the main fiber, which is pinned.
       auto other = vigil::spawn([&] {
         const auto from = std::chrono::steady_clock::now();
         while (std::chrono::steady_clock::now() - from < 2500ms)

@@ -156,7 +156,6 @@ TEST_SUITE("stuck") {
           while (on) {
           }
         });
-        // Not the main fiber, which is pinned.
         auto looker = vigil::spawn([&] {
           while (!begun)
             vigil::sleep_for(100us);

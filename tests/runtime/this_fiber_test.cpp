@@ -113,17 +113,6 @@ TEST_SUITE("this_fiber") {
     });
   }
 
-  TEST_CASE("the main fiber stays on the calling thread") {
-    const auto caller = std::this_thread::get_id();
-    in_runtime({.workers = {1, 2, 4}}, [caller] {
-      for (int i = 0; i < rounds(500); ++i) {
-        spawn([] { this_fiber::yield(); }).join();
-        sleep_for(1us);
-        REQUIRE(std::this_thread::get_id() == caller);
-      }
-    });
-  }
-
   TEST_CASE("a pinned fiber stays on its worker, nested pins included") {
     in_runtime({.workers = {2, 4}}, [] {
       std::vector<vigil::fiber<>> fibers;

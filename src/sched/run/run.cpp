@@ -114,6 +114,7 @@ class main_task {
   main_task(scheduler& s, call_ref body) noexcept : sched_(s), body_(body) {}
 
   void run(fiber& self) noexcept {
+    if (!sched_.settings().pin_main) let_go(self);
     const bool returned = call(self, body_);
     sched_.end.release_user_work(self);
     sched_.end.note_main_returned();
@@ -141,6 +142,13 @@ class main_task {
       stopped_ = false;
       current_worker()->yield();  // so that a stop is seen even if it asks for ever
     }
+  }
+
+  // It was pinned so that no other worker could be the first to enter it.
+  static void let_go(fiber& self) noexcept {
+    self.guards.pins = 0;
+    self.pinned->lets_go(self);
+    self.pinned = nullptr;
   }
 
   bool call(const fiber& self, const call_ref& body) noexcept {

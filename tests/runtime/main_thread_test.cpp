@@ -1,0 +1,98 @@
+// The thread of the main fiber: it begins on the thread that called run, and stays there
+// only if it is pinned.
+#include "runtime/with_workers.hpp"
+#include "support/in_runtime.hpp"
+
+#include <vigil/vigil.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+
+#include <doctest/doctest.h>
+
+namespace {
+
+using namespace std::chrono_literals;
+using vigil::testing_support::with_workers;
+
+std::thread::id this_thread() {
+  return std::this_thread::get_id();
+}
+
+// Main goes on on another thread after some wait: a fiber computes on its own until then.
+void move() {
+  const auto before = this_thread();
+  while (this_thread() == before) {
+    std::atomic<bool> goes_on{false};
+    auto computes = vigil::spawn([&] {
+      while (!goes_on.load())
+        asm volatile("");
+    });
+    vigil::sleep_for(10us);
+    goes_on = true;
+    computes.join();
+  }
+}
+
+// Main waits many times beside fibers that compute for a moment.
+bool stays() {
+  const auto before = this_thread();
+  for (int i = 0; i < 50; ++i) {
+    auto computes = vigil::spawn([] {
+      for (int spins = 0; spins < 100'000; ++spins)
+        asm volatile("");
+    });
+    vigil::sleep_for(10us);
+    computes.join();
+    if (this_thread() != before) return false;
+  }
+  return true;
+}
+
+TEST_SUITE("the main fiber's thread") {
+  TEST_CASE("code before the first wait runs on the thread that called run") {
+    const auto caller = this_thread();
+    vigil::runtime rt(with_workers(8));
+    for (int i = 0; i < vigil::testing_support::rounds(10'000); ++i) {
+      const bool is_caller = rt.run([&] {
+        vigil::go([] {});  // wakes the others
+        return this_thread() == caller;
+      });
+      REQUIRE(is_caller);
+    }
+  }
+
+  TEST_CASE("after a wait it may go on on another worker") {
+    vigil::run(with_workers(2), [] { move(); });
+  }
+
+  TEST_CASE("with pin_main, or a pin on its first line, it stays") {
+    auto o = with_workers(2);
+    o.pin_main = true;
+    vigil::run(o, [] { CHECK(stays()); });
+    vigil::run(with_workers(2), [] {
+      const vigil::this_fiber::pin here;
+      CHECK(stays());
+    });
+  }
+
+  TEST_CASE("its result and its exception come back to the thread that called run") {
+    const auto caller = this_thread();
+    const auto returns = [] {
+      move();
+      return 7;
+    };
+    CHECK(vigil::run(with_workers(2), returns) == 7);
+    CHECK(this_thread() == caller);
+    const auto fails = [] {
+      move();
+      throw std::runtime_error("elsewhere");
+    };
+    CHECK_THROWS_WITH_AS(vigil::run(with_workers(2), fails), "elsewhere", std::runtime_error);
+    CHECK(this_thread() == caller);
+  }
+}
+
+}  // namespace
