@@ -185,8 +185,10 @@ VIGIL_API bool stop_requested() noexcept;
 // another fiber or thread, in a later callback or in a forked child, the program ends
 // with a message. A guard that a callback leaves behind has no effect afterwards.
 
-// pin: while it lives, the fiber stays on its worker thread. A pinned fiber that is ready
-// waits for that worker even while others are idle.
+// pin: while it lives, the fiber stays on its worker thread, which prefers it and runs
+// others too. A pinned fiber that is ready may wait there for one turn of another fiber,
+// however long it is, even while other workers are idle: beside an endless one it never
+// runs again, and no stop reaches it.
 class [[nodiscard]] VIGIL_API pin {
  public:
   [[nodiscard]] pin();

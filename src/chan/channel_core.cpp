@@ -133,12 +133,7 @@ void channel_core::wait_to_send(queued_case& c) noexcept {
 }
 
 void channel_core::wait_to_recv(queued_case& c) {
-  if (source != nullptr) {
-    if (receivers_.empty()) source->somebody_waits();
-    // It waits for a deadline, although not for one of its own.
-    fiber* const self = current_fiber();
-    if (self != nullptr && self->pinned != nullptr) self->waits.timed = true;
-  }
+  if (source != nullptr && receivers_.empty()) source->somebody_waits();
   receivers_.push_back(c);
 }
 

@@ -9,7 +9,7 @@ namespace VIGIL_DETAIL {
 
 void idle_workers::lie_down(sleeper& s, nanos next, nanos second) noexcept {
   const lock_guard guard(lock_);
-  choose_place(s, may_enter_watch(s));  // first: it may rouse a sleeper, which covers no more
+  choose_place(s, watcher_ == nullptr);  // first: it may rouse a sleeper, which covers no more
   s.until = never;
   s.asked = never;
   if (next != never) {
@@ -113,7 +113,7 @@ bool idle_workers::set_alarm() noexcept {
   if (!absences_.sets_alarm(now)) return false;
   sleeper* found = nullptr;
   for (sleeper* s = sleepers_.front(); s != nullptr; s = sleeper_list::next(*s)) {
-    if (!s->in_watch && (found == nullptr || s->kept < found->kept)) found = s;
+    if (!s->in_watch && found == nullptr) found = s;
   }
   if (found == nullptr) return false;
   deputy_ = found;
@@ -160,34 +160,10 @@ sleeper* idle_workers::latest() const noexcept {
   return found;
 }
 
-// The one to be woken for work: with the fewest ties, then as above.
-sleeper* idle_workers::for_work() const noexcept {
-  sleeper* found = nullptr;
-  for (sleeper* s = sleepers_.front(); s != nullptr; s = sleeper_list::next(*s)) {
-    if (found == nullptr || s->kept < found->kept ||
-        (s->kept == found->kept && s->until >= found->until)) {
-      found = s;
-    }
-  }
-  return found;
-}
-
 void idle_workers::wake_one_slowly() noexcept {
   const lock_guard guard(lock_);
   if (looking_.load() != 0) return;
-  if (sleeper* const s = for_work()) rouse(*s);
-}
-
-bool idle_workers::hand_on(const sleeper& self) noexcept {
-  const lock_guard guard(lock_);
-  if (looking_.load() != 0) {
-    if (napper_ != nullptr) end_nap();
-    return true;
-  }
-  sleeper* const s = for_work();
-  if (s == nullptr || s->kept >= self.kept) return false;
-  rouse(*s);
-  return true;
+  if (sleeper* const s = latest()) rouse(*s);
 }
 
 void idle_workers::cover_slowly(nanos deadline) noexcept {
@@ -226,21 +202,6 @@ void idle_workers::choose_place(sleeper& s, bool enters) noexcept {
   watcher_ = &s;
   s.watch = watch_;
   watch_->prepare();
-}
-
-// Whether the watch is free and s may take it. A worker with pinned fibers leaves it to
-// one without, since it would have to hand on each event: it sends that one there, or is
-// called out by it.
-bool idle_workers::may_enter_watch(const sleeper& s) noexcept {
-  const bool is_busy = absences_.is_busy();
-  if (watcher_ != nullptr) {
-    if (is_busy && watcher_->hook.linked && s.kept < watcher_->kept) rouse(*watcher_);
-    return false;
-  }
-  sleeper* const other = is_busy && s.kept != ties::none ? for_work() : nullptr;
-  if (other == nullptr || other->kept >= s.kept) return true;
-  rouse(*other);
-  return false;
 }
 
 // Returns the watch that it was in, if any.

@@ -21,7 +21,7 @@
 // it wakes it, so a burst of additions wakes one. Each worker that stops looking because
 // it found something wakes the next one if there is more.
 //
-// Naps, pinned fibers, the watcher and its deputy: docs/internals/workers.md.
+// Naps, the watcher and its deputy: docs/internals/workers.md.
 #pragma once
 
 #include "base/atomic.hpp"
@@ -38,20 +38,11 @@
 
 namespace VIGIL_DETAIL {
 
-// How the fibers that are pinned to a worker tie it. The sleeper with the loosest tie is
-// woken first for other work.
-enum class ties : std::uint8_t {
-  none,
-  open,     // all of them wait without a deadline
-  bounded,  // one may have to run soon
-};
-
 // A worker's place among the sleepers.
 struct sleeper {
   list_hook<sleeper> hook;
-  nanos until = never;     // guarded by idle_workers' lock; earlier() may move it
-  nanos asked = never;     // `until`, or its alarm, as it was on lying down; the worker's own
-  ties kept = ties::none;  // the worker's own while it is up
+  nanos until = never;  // guarded by idle_workers' lock; earlier() may move it
+  nanos asked = never;  // `until`, or its alarm, as it was on lying down; the worker's own
   bool in_watch = false;
   detail::watch* watch = nullptr;  // if in_watch
   detail::note note;               // where it sleeps if not in the watch
@@ -101,10 +92,6 @@ class idle_workers {
     } while (sleeps_on(s, until) && !has_reason());
     stay_awake(s);
   }
-
-  // The last look of a kept worker found work that others may take. True if another
-  // worker will take it: one that looks, or that has been woken for it.
-  bool hand_on(const sleeper& self) noexcept VIGIL_EXCLUDES(lock_);
 
   // The last look found something. The caller is looking again when it returns.
   void stay_awake(sleeper& s) noexcept VIGIL_EXCLUDES(lock_);
@@ -183,11 +170,6 @@ class idle_workers {
 
   unsigned asleep() const noexcept { return asleep_.load(); }
 
-  // Whether a worker sleeps or looks besides the caller, which looks or does not.
-  bool others_rest(bool is_looking) const noexcept {
-    return asleep_.load() != 0 || looking_.load() > (is_looking ? 1u : 0u);
-  }
-
   unsigned looking() const noexcept { return looking_.load(); }
 
   // How many system calls waking has taken: a statistic.
@@ -206,7 +188,6 @@ class idle_workers {
 
   bool set_alarm() noexcept VIGIL_REQUIRES(lock_);
   bool sleeps_on(sleeper& s, nanos& until) noexcept VIGIL_EXCLUDES(lock_);
-  bool may_enter_watch(const sleeper& s) noexcept VIGIL_REQUIRES(lock_);
   void cover_slowly(nanos deadline) noexcept VIGIL_EXCLUDES(lock_);
   void rouse_napper() noexcept VIGIL_EXCLUDES(lock_);
   void end_nap() noexcept VIGIL_REQUIRES(lock_);
@@ -219,7 +200,6 @@ class idle_workers {
   void publish() noexcept VIGIL_REQUIRES(lock_);
   void rouse(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
   sleeper* latest() const noexcept VIGIL_REQUIRES(lock_);
-  sleeper* for_work() const noexcept VIGIL_REQUIRES(lock_);
 
   spinlock lock_{lock_rank::idle};
   watch* watch_ VIGIL_GUARDED_BY(lock_);

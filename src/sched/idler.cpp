@@ -3,7 +3,6 @@
 #include "base/clock_source.hpp"
 #include "machine/stack.hpp"
 #include "sched/clock_turns.hpp"
-#include "sched/pinned_fibers.hpp"
 #include "sched/pinned_inbox.hpp"
 #include "sched/ready_work.hpp"
 #include "sched/report/deadlock.hpp"
@@ -54,7 +53,7 @@ bool idler::stop_looking() noexcept {
 }
 
 void idler::share(bool is_one) noexcept {
-  if (of_.idle.looking() == 0 && !of_.pinned.any() && of_.idle.leave_to_alarm()) {
+  if (of_.idle.looking() == 0 && of_.idle.leave_to_alarm()) {
     of_.turns.share_soon();
   } else {
     // One fiber alone most likely goes on here as soon as the present one waits for it.
@@ -65,15 +64,7 @@ void idler::share(bool is_one) noexcept {
 // Work is also a deadline to which no worker sleeps, this one included.
 bool idler::sees_work() noexcept {
   if (!of_.is_virtual && of_.next_deadline.load() < of_.idle.earliest()) return true;
-  return of_.inbox.filled() || (of_.work.any() && !leaves_what_it_sees());
-}
-
-// Caller: has lain down, and has seen work that is not its own.
-bool idler::leaves_what_it_sees() noexcept {
-  if (!of_.pinned.any() || of_.signals.any() || of_.state.over()) return false;
-  const bool others_take_it = of_.idle.hand_on(place_);
-  of_.pinned.takes_all(!others_take_it);
-  return others_take_it;
+  return of_.inbox.filled() || of_.work.any();
 }
 
 // Returns a time before which the worker does not wake for deadlines, or 0. A deadline
@@ -114,8 +105,7 @@ bool idler::nap() noexcept {
   // ordering: settings.
   if (of_.workers == 1 || of_.is_virtual || woken_in_vain_ < of_.naps.after.load(order::relaxed) ||
       naps_ >= of_.naps.in_a_row.load(order::relaxed) ||  // ordering: as above
-      of_.idle.asleep() + 1 >= of_.workers ||
-      (of_.pinned.any() && of_.work.any())) {  // it lies down, and hands that on
+      of_.idle.asleep() + 1 >= of_.workers) {
     naps_ = 0;
     return false;
   }
@@ -148,7 +138,6 @@ void idler::rest(timer_seam& timers) noexcept {
     if (!timers.tidy()) return;  // the same
     tidied_at_ = now;
   }
-  place_.kept = of_.pinned.how_tied();
   if (lie_down(timers, longest)) sleep(now);
 }
 

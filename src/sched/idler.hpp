@@ -36,7 +36,6 @@ namespace VIGIL_DETAIL {
 
 class clock_turns;
 class deadlock_finder;
-class pinned_fibers;
 class pinned_inbox;
 class ready_work;
 class run_state;
@@ -65,7 +64,6 @@ class idler {
     const bool is_virtual;
     // Its worker's own.
     const pinned_inbox& inbox;
-    pinned_fibers& pinned;
     clock_turns& turns;
     worker_counters& counters;
   };
@@ -128,7 +126,6 @@ class idler {
   void sleep(nanos now) noexcept;
   bool must_end_lock_waits(std::uint64_t& none_left) noexcept;
   bool ends_lock_waits(std::uint64_t wake_count) noexcept;
-  bool leaves_what_it_sees() noexcept;
   nanos not_before(nanos now) noexcept;
   void woke_in_vain() noexcept;
 

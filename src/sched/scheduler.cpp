@@ -264,8 +264,6 @@ void scheduler::work_added_here(worker& w) noexcept {
 
 void scheduler::finish(fiber& f) noexcept {
   timers_->forget(f.self);
-  if (f.pinned != nullptr) [[unlikely]]
-    f.pinned->lets_go(f);
   fibers.remove(f);
   fibers.give_room(f.role, f.own_stack.charge);
   waiter* joiner = nullptr;

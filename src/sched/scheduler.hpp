@@ -22,7 +22,6 @@
 #include "sched/run/run_state.hpp"
 #include "sched/run/side_call.hpp"
 #include "sched/run/signal_hub.hpp"
-#include "sched/short_turns.hpp"
 #include "sched/timer_board.hpp"
 #include "sched/timer_seam.hpp"
 #include "sched/virtual_time.hpp"
@@ -100,8 +99,6 @@ class scheduler final : private system_fibers {
   alignas(cache_line) atomic<nanos> next_poll{never};
 
   nap_limits naps;
-
-  short_turns first_turns;  // of the fibers' kinds; any worker
 
   // --- where idle workers wait
   const watch_slot& watches() const noexcept { return watches_; }

@@ -64,17 +64,13 @@ worker::worker(scheduler& owner, unsigned number)
              .workers = owner.settings().workers,
              .is_virtual = owner.clock.is_virtual(),
              .inbox = inbox_,
-             .pinned = pinned_,
              .turns = turns_,
              .counters = counters}),
       lone_(owner.settings().workers == 1),
       by_seed_(owner.clock.is_virtual() ? std::make_unique<seeded_order>(owner.virtual_time.dice())
                                         : nullptr),
-      with_care_(by_seed_ != nullptr),
       random_(owner.settings().seed * 0x9e3779b9 + number),
       queue_(lone_, owner.injected, owner.idle()),
-      pinned_(lone_, owner.idle()),
-      trials_(owner.first_turns, random_),
       turns_(owner.clock,
              owner.board.next_deadline,
              owner.next_poll,
@@ -105,15 +101,13 @@ void worker::run() noexcept {
         // time has passed.
         f = lone_ ? look_at_clock() : pick();
       }
-      if (f == nullptr && !leaves_to_others()) f = steal();
+      if (f == nullptr) f = steal();
       if (f == nullptr) {
         if (sched.state.over()) break;
-        pinned_.takes_all(false);
         idler.rest(sched.timers());
         continue;
       }
     }
-    pinned_.takes_all(false);
     idler.found_one();
     // The timer fiber is not user code: a worker that looks goes on looking.
     if (f->role != fiber_role::timer) {
@@ -161,39 +155,20 @@ void worker::keep_no_longer() noexcept {
 // Called on the stack of a fiber that leaves: the next one, if it comes from this
 // worker's own queue and nothing else wants the worker first. pick() sees whatever is
 // passed over here, after a bounded number of turns.
-inline fiber* worker::pick_directly(after_switch step) noexcept {
+inline fiber* worker::pick_directly() noexcept {
+  if (by_seed_ != nullptr) [[unlikely]] {
+    detail::count_work(*this, *current);
+    return nullptr;
+  }
   // Looked at together: one branch.
   // ordering: hints, as in pick(); a signal is taken a turn later.
   const std::uint64_t others =
       sched.signals.hint() | sched.board.callbacks_waiting.load(order::relaxed);
-  if ((with_care_ | cover_before_user_code | inbox_.looks_filled() | (others != 0)) ||
-      turns_.due(idler.is_looking())) {
-    return with_care_ ? pick_with_care(step) : nullptr;
-  }
-  if (turns_.next_is_for_others()) return nullptr;
-  fiber* const f = queue_.pop();
-  if (f != nullptr) turns_.begin_own_turn();
-  return f;
-}
-
-// The same, if with_care_ says that there is something to be careful about.
-[[gnu::noinline]] fiber* worker::pick_with_care(after_switch step) noexcept {
-  if (trials_.under_way()) {
-    trials_.end(*current);
-    care();
-  }
-  if (by_seed_ != nullptr) detail::count_work(*this, *current);
-  if (by_seed_ != nullptr) return nullptr;
-  pinned_.note_wait(*current, step == after_switch::park);
-  // ordering: hints, as in pick_directly().
-  const std::uint64_t others =
-      sched.signals.hint() | sched.board.callbacks_waiting.load(order::relaxed);
-  if (cover_before_user_code || inbox_.looks_filled() || others != 0 ||
-      turns_.due(idler.is_looking())) {
+  if ((cover_before_user_code | inbox_.looks_filled() | (others != 0)) ||
+      turns_.due(idler.is_looking()) || turns_.next_is_for_others()) {
     return nullptr;
   }
-  if (turns_.next_is_for_others()) return nullptr;
-  fiber* const f = leaves_to_others() ? take_short_turn() : queue_.pop();
+  fiber* const f = queue_.pop();
   if (f != nullptr) turns_.begin_own_turn();
   return f;
 }
@@ -202,35 +177,31 @@ fiber* worker::pick_in_order() noexcept {
   turns_.begin_turn();
   if (turns_.is_for_others()) {
     turns_.poll();
-    if (!leaves_to_others()) {
-      if (fiber* const f = sched.injected.pop()) return f;
-    }
+    if (fiber* const f = sched.injected.pop()) return f;
   }
-  if (leaves_to_others()) {
-    fiber* const f = inbox_.pop();
-    return f != nullptr ? f : take_short_turn();
-  }
-  // Each source comes first every third or fourth turn, so none can be starved by the
-  // others, however they refill.
-  std::uint32_t source = turns_.first_of(3);
-  for (int i = 0; i < 3; ++i) {
+  if (fiber* const f = pick_pinned()) return f;
+  // Either source comes first every other turn, so neither can be starved by the other,
+  // however it refills.
+  const bool callbacks_first = turns_.first_of(2) == 1;
+  for (const bool callbacks : {callbacks_first, !callbacks_first}) {
     fiber* f = nullptr;
-    switch (source) {
-      case 0:
-        f = queue_.pop();
-        if (f == nullptr) f = sched.injected.pop();
-        break;
-      case 1:
-        if (sched.timers().has_callbacks()) f = sched.timers().take_runner();
-        break;
-      default:
-        f = inbox_.pop();
-        break;
+    if (!callbacks) {
+      f = queue_.pop();
+      if (f == nullptr) f = sched.injected.pop();
+    } else if (sched.timers().has_callbacks()) {
+      f = sched.timers().take_runner();
     }
     if (f != nullptr) return f;
-    source = source == 2 ? 0 : source + 1;
   }
-  return nullptr;
+  return inbox_.pop();
+}
+
+// Only this worker can run them, so they come first; but one that is ready again at once
+// does not keep all others waiting.
+fiber* worker::pick_pinned() noexcept {
+  fiber* const f = last_was_pinned_ ? nullptr : inbox_.pop();
+  last_was_pinned_ = f != nullptr;
+  return f;
 }
 
 void worker::push_seeded(fiber& f) noexcept {
@@ -243,47 +214,6 @@ void worker::push_seeded(fiber& f) noexcept {
 fiber* worker::pick_by_seed() noexcept {
   by_seed_->take_in(sched.injected, inbox_);
   return by_seed_->draw(sched.timers());
-}
-
-// --- beside a pinned fiber (docs/decisions/0014)
-
-void worker::keeps() noexcept {
-  pinned_.add();
-  care();
-}
-
-void worker::lets_go(fiber& f) noexcept {
-  pinned_.remove(f);
-  care();
-}
-
-void worker::care() noexcept {
-  with_care_ = by_seed_ != nullptr || pinned_.any() || trials_.under_way();
-}
-
-// Not inlined: it is rare, and its callers are not.
-[[gnu::noinline]] void worker::begin_trial(const fiber& f) noexcept {
-  trials_.begin(f);
-  care();
-}
-
-// The exception: the one pinned fiber waits without a deadline, and the next fiber's
-// turns have been short.
-fiber* worker::take_short_turn() noexcept {
-  if (!pinned_.one_waits()) return nullptr;
-  // From the ring only if it holds a single fiber, or the pinned fiber waits in a join:
-  // otherwise several fibers are left for several workers.
-  fiber* f = queue_.pop_next();
-  if (f == nullptr && (pinned_.one_joins() || queue_.has_one())) f = queue_.pop();
-  if (f == nullptr) return nullptr;
-  if (trials_.are_short(*f)) {
-    if (trials_.draws()) begin_trial(*f);
-    return f;
-  }
-  if (f->role == fiber_role::user) f->turns.on_trial = true;
-  push_back(*f);
-  sched.work_added();
-  return nullptr;
 }
 
 fiber* worker::steal() noexcept {
@@ -335,8 +265,6 @@ bool worker::nothing_else() noexcept {
   order_plain_memory();
   new_stretch(left_);
   counters.queued.end(f);
-  if (f.turns.on_trial) [[unlikely]]
-    begin_trial(f);
 }
 
 void worker::enter(fiber& f) noexcept {
@@ -348,11 +276,11 @@ void worker::enter(fiber& f) noexcept {
 }
 
 void worker::leave_to(after_switch step, spinlock* lock) noexcept {
-  leave_for(step == after_switch::park ? pick_directly(step) : nullptr, step, lock);
+  leave_for(step == after_switch::park ? pick_directly() : nullptr, step, lock);
 }
 
 void worker::yield() noexcept {
-  fiber* const next = pick_directly(after_switch::yield);
+  fiber* const next = pick_directly();
   if (next == nullptr && nothing_else()) {
     // I/O has its turn even when one fiber alone yields for ever.
     if (!turns_.yields_to_io()) {
@@ -381,7 +309,7 @@ inline void worker::leave_for(fiber* next, after_switch step, spinlock* lock) no
 void worker::leave_for_ever_to_end() noexcept {
   fiber& self = *current;
   after_ = after_switch::end;
-  fiber* const next = pick_directly(after_switch::end);
+  fiber* const next = pick_directly();
   if (next == nullptr) leave_for_ever(self.side);
   left_ = &self;
   about_to_run(*next);

@@ -23,12 +23,10 @@
 #include "sched/fiber/fiber.hpp"
 #include "sched/idler.hpp"
 #include "sched/own_queue.hpp"
-#include "sched/pinned_fibers.hpp"
 #include "sched/pinned_inbox.hpp"
 #include "sched/run/run_bounds.hpp"
 #include "sched/stretch_notes.hpp"
 #include "sched/turn_budget.hpp"
-#include "sched/turn_trials.hpp"
 #include "sched/worker_counters.hpp"
 
 #include <vigil/detail/config.hpp>
@@ -88,11 +86,6 @@ class worker {
   unsigned exceptions_in_flight() const noexcept { return side_->exceptions_in_flight(); }
 
   // --- from this thread
-  // One fiber more is pinned here, the main fiber included, or one less. The caller is
-  // the fiber itself; the main fiber is counted before it runs.
-  void keeps() noexcept;
-  void lets_go(fiber& f) noexcept;
-
   // f goes next on this worker, within the bound of hand-offs (own_queue), or last.
   void push_next(fiber& f) noexcept { by_seed_ ? push_seeded(f) : queue_.push_next(f); }
 
@@ -152,15 +145,12 @@ class worker {
 
   fiber* pick() noexcept;
   fiber* look_at_clock() noexcept;
-  fiber* pick_directly(after_switch step) noexcept;
-  fiber* pick_with_care(after_switch step) noexcept;
+  fiber* pick_directly() noexcept;
   fiber* pick_in_order() noexcept;
   fiber* pick_by_seed() noexcept;
   void push_seeded(fiber& f) noexcept;
 
-  bool leaves_to_others() const noexcept { return pinned_.leaves_to_others(idler.is_looking()); }
-
-  fiber* take_short_turn() noexcept;
+  fiber* pick_pinned() noexcept;
   fiber* steal() noexcept;
   bool nothing_else() noexcept;
 
@@ -168,8 +158,6 @@ class worker {
 
   void enter(fiber& f) noexcept;
   void about_to_run(fiber& f) noexcept;
-  void begin_trial(const fiber& f) noexcept;
-  void care() noexcept;
   void stop_looking() noexcept;
 
   void leave_for(fiber* next, after_switch step, spinlock* lock) noexcept;
@@ -182,13 +170,10 @@ class worker {
 
   const bool lone_;                              // the only worker: nobody steals from it
   const std::unique_ptr<seeded_order> by_seed_;  // on virtual time
-  bool with_care_;  // virtual time, pinned fibers or a trial: see pick_directly()
-  random random_;   // for what the seed of a run on virtual time does not decide
+  random random_;  // for what the seed of a run on virtual time does not decide
   own_queue queue_;
   pinned_inbox inbox_;
-
-  pinned_fibers pinned_;
-  turn_trials trials_;
+  bool last_was_pinned_ = false;  // the fiber that pick() has returned last
   clock_turns turns_;
 
   random& dice_;

@@ -1,12 +1,8 @@
-// The main fiber and other pinned fibers do not wait behind a computation that an idle
-// worker could have taken (docs/decisions/0014).
+// The main fiber does not wait behind a computation while a worker is idle (P7).
 //
-// A computation lasts until the pinned fiber has been seen to run: if that fiber waits
-// behind it, the case never ends. Nothing here looks at a clock.
-// behind it, the case never ends. Nothing here looks at a clock.
+// A computation lasts until the main fiber has been seen to run: if that waits behind it,
+// the case never ends. Nothing here looks at a clock.
 #include "runtime/with_workers.hpp"
-#include "sched/fiber/fiber.hpp"
-#include "sched/scheduler.hpp"
 #include "support/child.hpp"
 
 #include <vigil/vigil.hpp>
@@ -188,18 +184,6 @@ TEST_SUITE("beside main") {
     }
   }
 
-  TEST_CASE("a pinned fiber wakes from a sleep beside a fiber that it has started") {
-    computation c;
-    vigil::run(with_workers(3), [&] {
-      vigil::spawn([&] {
-        const vigil::this_fiber::pin here;
-        vigil::go([&c] { c.run(); });
-        vigil::sleep_for(10ms);
-        c.end();
-      }).join();
-    });
-  }
-
   TEST_CASE("main wakes from a sleep beside a fiber that a pinned one has set to compute") {
     computation c;
     vigil::run(with_workers(2), [&] {
@@ -224,17 +208,19 @@ TEST_SUITE("beside main") {
 
   TEST_CASE("with a pinned fiber on each worker the others run all the same") {
     vigil::run(with_workers(2), [] {
+      const vigil::this_fiber::pin here;
+      std::atomic<bool> has_begun{false};
       std::atomic<bool> over{false};
       std::atomic<int> ran{0};
-      const auto first = std::this_thread::get_id();
-      // A fiber that has found the other worker.
+      // The other worker takes it: this one is not free meanwhile.
       auto keeper = vigil::spawn([&] {
-        while (std::this_thread::get_id() == first)
-          vigil::this_fiber::yield();
-        const vigil::this_fiber::pin here;
+        const vigil::this_fiber::pin there;
+        has_begun = true;
         while (!over.load())
           vigil::sleep_for(100us);
       });
+      while (!has_begun.load())
+        asm volatile("");
       for (int i = 0; i < 200; ++i) {
         auto done = vigil::make_channel<int>();
         vigil::go([&ran, done] {
@@ -251,31 +237,6 @@ TEST_SUITE("beside main") {
     });
   }
 
-  TEST_CASE("with pinned fibers on two workers the one that waits without a deadline helps") {
-    vigil::run(with_workers(2), [] {
-      computation c;
-      const auto over = vigil::make_channel<int>();
-      const auto first = std::this_thread::get_id();
-      std::atomic<bool> is_pinned{false};
-      auto keeper = vigil::spawn([&] {
-        while (std::this_thread::get_id() == first)
-          vigil::this_fiber::yield();
-        const vigil::this_fiber::pin here;
-        is_pinned = true;
-        static_cast<void>(over.recv());
-      });
-      // From then on the other worker sleeps without a deadline, and this one attends to
-      // the deadlines.
-      while (!is_pinned.load() || vigil::detail::current_scheduler()->idle().asleep() != 1)
-        vigil::this_fiber::yield();
-      vigil::after_func(1ms, [&c] { c.run(); });
-      vigil::sleep_for(10ms);
-      c.end();
-      over.close();
-      keeper.join();
-    });
-  }
-
   TEST_CASE("main wakes for a tick although the fiber that computes has had short turns") {
     main_has_its_tick([](const vigil::timer_receiver& ticks) { static_cast<void>(ticks.recv()); });
   }
@@ -285,38 +246,6 @@ TEST_SUITE("beside main") {
       const auto never = vigil::make_channel<int>();
       vigil::select(vigil::on_recv(ticks, [] {}), vigil::on_recv(never, [] {}));
     });
-  }
-
-  TEST_CASE("a turn that is to be timed is timed when another fiber hands over to it") {
-    for (const bool by_its_end : {false, true}) {
-      vigil::run(with_workers(1), [&] {
-        const auto begun = vigil::make_channel<int>(1);
-        const auto first = vigil::make_channel<int>(1);
-        const auto met = vigil::make_channel<int>(1);
-        const auto second = vigil::make_channel<int>(1);
-        const auto other = vigil::make_channel<int>(1);
-        bool was_timed = false;
-        auto timed = vigil::spawn([&] {
-          vigil::detail::fiber* const self = vigil::detail::current_fiber();
-          self->turns.on_trial = true;
-          begun.send(1);
-          static_cast<void>(first.recv());
-          met.send(1);
-          static_cast<void>(second.recv());
-          was_timed = !self->turns.on_trial;
-        });
-        static_cast<void>(begun.recv());
-        vigil::go([&, by_its_end] {
-          first.send(1);
-          if (!by_its_end) static_cast<void>(other.recv());
-        });
-        static_cast<void>(met.recv());
-        second.send(1);
-        other.close();
-        timed.join();
-        CHECK(was_timed);
-      });
-    }
   }
 
   TEST_CASE("child: is stopped beside an endless computation" * doctest::skip()) {

@@ -31,7 +31,6 @@ using vigil::detail::nanos;
 using vigil::detail::never;
 using vigil::detail::sleeper;
 using vigil::detail::test_access;
-using vigil::detail::ties;
 using vigil::detail::watch_absences;
 
 namespace {
@@ -174,31 +173,5 @@ TEST_SUITE("idle_workers: the alarm") {
   TEST_CASE("a deputy sleeps on while the watcher comes and goes, and then without an alarm") {
     // It gets up if this thread was interrupted for long enough: then once more.
     CHECK(comes_about(deputy_sleeps_on));
-  }
-
-  TEST_CASE("a worker with pinned fibers leaves a busy watch to one without") {
-    futex_watch watch;
-    idle_workers idle(watch);
-    idle.count_as_busy();
-    sleeper tied;
-    sleeper other;
-    tied.kept = ties::bounded;
-    const nanos next = monotonic_now() + hour;
-    lie(idle, tied, next, never);
-    CHECK(tied.in_watch);  // nobody else sleeps
-    lie(idle, other, next, never);
-    CHECK_FALSE(tied.hook.linked);  // called out
-    CHECK(idle.earliest() == next);
-    idle.stay_awake(tied);
-    idle.lie_down(tied, next, never);
-    CHECK_FALSE(tied.in_watch);
-    CHECK_FALSE(other.hook.linked);  // sent there
-    CHECK(idle.earliest() == next);
-    idle.stay_awake(other);
-    idle.lie_down(other, next, never);
-    CHECK(other.in_watch);
-    CHECK(idle.asleep() == 2);
-    idle.stay_awake(tied);
-    idle.stay_awake(other);
   }
 }

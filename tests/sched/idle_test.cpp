@@ -15,7 +15,6 @@ using vigil::detail::monotonic_now;
 using vigil::detail::nanos;
 using vigil::detail::never;
 using vigil::detail::sleeper;
-using vigil::detail::ties;
 
 TEST_SUITE("idle_workers") {
   // Node, libuv: poll timeout: no kernel sleep while there is work, none without
@@ -83,30 +82,6 @@ TEST_SUITE("idle_workers") {
     idle.stop_looking();
     idle.wake_all();
     CHECK(idle.asleep() == 0);
-  }
-
-  TEST_CASE("work is handed on to the worker with the fewest duties, and never to an equal") {
-    futex_watch watch;
-    idle_workers idle(watch);
-    sleeper open;
-    sleeper first;
-    sleeper second;
-    open.kept = ties::open;
-    first.kept = ties::bounded;
-    second.kept = ties::bounded;
-    lie(idle, open, 100, 200);
-    lie(idle, first, 100, 200);
-    lie(idle, second, 100, 200);
-    CHECK(idle.hand_on(second));
-    CHECK_FALSE(open.hook.linked);
-    CHECK(idle.hand_on(second));  // to the same worker, which looks
-    CHECK(idle.asleep() == 2);
-    idle.lie_down(open, never, never);
-    CHECK_FALSE(idle.hand_on(open));
-    idle.stay_awake(open);
-    idle.stop_looking();
-    CHECK_FALSE(idle.hand_on(second));
-    idle.wake_all();
   }
 
   TEST_CASE("cover makes sure that some worker sleeps no longer than to the deadline") {

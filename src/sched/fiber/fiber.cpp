@@ -53,7 +53,6 @@ void fiber_core::end_guards() noexcept {
   ++guards.ended;
   guards.shields = 0;
   guards.no_parks = 0;
-  if (guards.pins != 0) pinned->lets_go(*this);
   guards.pins = 0;
   pinned = nullptr;
 }

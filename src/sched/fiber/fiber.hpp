@@ -79,28 +79,16 @@ struct fiber_local_slot {
 
 class timer_record;
 
-// The length of a fiber's turns: whether it may run beside a pinned fiber that waits
-// (worker::take_short_turn), and whether slow_fibers has named it. Touched by the worker
-// that has it, and by the fiber itself.
+// Whether the fiber has begun, and whether slow_fibers has named it. Touched by its
+// worker and by the fiber itself.
 struct fiber_turns {
-  std::uint8_t short_ones = 0;  // of late, in a row
-  bool on_trial = false;        // its present or next turn is timed
   bool has_run = false;
   bool named_slow = false;
 };
 
-// How the wait of a pinned fiber may end (pinned_fibers::note_wait). Touched by the
-// fiber and, as it leaves, by its worker.
-struct fiber_waits {
-  bool cancellable = false;  // a context may end it
-  bool timed = false;        // it waits for a timer's channel
-  bool open = false;         // its worker counts it in open_
-};
-
-// A fiber's present wait. Others decide by it: the worker of a pinned fiber, the end of a
-// run, the search for stuck fibers. Written by the fiber before it leaves its worker: the
-// worker, and a reader that has acquired `state`, find this wait; any other reader finds
-// some wait of the fiber's.
+// A fiber's present wait. Others decide by it: the end of a run, and the search for stuck
+// fibers. Written by the fiber before it leaves its worker: a reader that has acquired
+// `state` finds this wait, any other reader some wait of the fiber's.
 struct present_wait {
   atomic<wait_reason> reason{wait_reason::none};
   atomic<const void*> object{nullptr};      // awaited::object
@@ -223,8 +211,7 @@ class fiber_core {
   fiber_role role = fiber_role::user;
   bool starts_for_events = false;  // each fiber it starts is as if an event had readied it
   fiber_turns turns;
-  nanos queued_at = 0;  // if it is one of those that are timed: when it became ready
-  fiber_waits waits;
+  nanos queued_at = 0;         // if it is one of those that are timed: when it became ready
   worker* pinned = nullptr;    // the only worker that may run it
   fiber_core* next = nullptr;  // in a chain of ready fibers
 

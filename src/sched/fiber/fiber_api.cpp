@@ -413,16 +413,12 @@ detail::fiber& fiber_of(const detail::guard_owner& owner, const char* guard) noe
 
 pin::pin() : owner_(owner_of(require_fiber("this_fiber::pin"))) {
   detail::fiber& self = *current_fiber();
-  if (self.guards.pins++ != 0) return;
-  self.pinned = detail::current_worker();
-  self.pinned->keeps();
+  if (self.guards.pins++ == 0) self.pinned = detail::current_worker();
 }
 
 pin::~pin() {
   detail::fiber& self = fiber_of(owner_, "pin");
-  if (--self.guards.pins != 0) return;
-  self.pinned->lets_go(self);
-  self.pinned = nullptr;
+  if (--self.guards.pins == 0) self.pinned = nullptr;
 }
 
 shield::shield() : owner_(owner_of(require_fiber("this_fiber::shield"))) {

@@ -44,10 +44,8 @@ void park_on(fiber& self, awaited what, spinlock* lock) noexcept {
     if (lock != nullptr) lock->unlock();
     return;
   }
-  self.waits.cancellable = true;
   self.present.ends_with.store(&node.made_at, order::relaxed);  // ordering: present_wait
   park_on(self, what, lock);
-  self.waits.cancellable = false;
   self.present.ends_with.store(nullptr, order::relaxed);  // ordering: as above
   node.end_wait(entry);
 }

@@ -147,7 +147,6 @@ class main_task {
   // It was pinned so that no other worker could be the first to enter it.
   static void let_go(fiber& self) noexcept {
     self.guards.pins = 0;
-    self.pinned->lets_go(self);
     self.pinned = nullptr;
   }
 
@@ -220,10 +219,7 @@ bool scheduler::run(call_ref body) {
     watched.begin();
     start_workers();
   } catch (...) {
-    if (main != nullptr) {
-      workers_[0]->lets_go(*main);
-      abandon(*main);
-    }
+    if (main != nullptr) abandon(*main);
     timers_->abort_open();
     throw;
   }
@@ -257,7 +253,6 @@ fiber& scheduler::make_main_fiber(void* task) {
   f.table = &main_table;
   f.pinned = workers_[0].get();
   f.guards.pins = 1;
-  workers_[0]->keeps();
   return f;
 }
 
