@@ -79,36 +79,15 @@ void callback_queue::set_aside() noexcept {
     aside_.push_back(*queue_.pop_front());
 }
 
-bool callback_queue::reserve(those may) noexcept {
+// ordering (callbacks_waiting): a count that seems too high for a moment costs a look; it
+// grows under the lock, after this store.
+bool callback_queue::has_one(those may) noexcept {
+  if (may == those::none || board_.callbacks_waiting.load() == 0) return false;
+  if (may == those::all) return true;
   const lock_guard guard(lock_);
-  if (may == those::handlers) set_aside();
-  const bool any = may != those::none && waiting() != 0;
-  if (any) ++reserved_;
-  // ordering: as in pop(). A worker that still sees one more looks here in vain.
-  board_.callbacks_waiting.store(waiting(), order::relaxed);
-  return any;
-}
-
-void callback_queue::unreserve() noexcept {
-  const lock_guard guard(lock_);
-  --reserved_;
-  publish();
-}
-
-void callback_queue::unreserve_all() noexcept {
-  const lock_guard guard(lock_);
-  reserved_ = 0;
-  publish();
-}
-
-timer_record* callback_queue::pop_reserved(those may, nanos& due_until, round& of) noexcept {
-  const lock_guard guard(lock_);
-  of = posted_;
-  --reserved_;  // and the queue loses one: waiting() stays the same
-  if (may == those::handlers) set_aside();
-  if (!queue_.empty()) return pop_front(due_until);
-  publish();
-  return nullptr;
+  set_aside();
+  board_.callbacks_waiting.store(queue_.size(), order::relaxed);  // ordering: as above
+  return !queue_.empty();
 }
 
 timer_record* callback_queue::pop(those may, nanos& due_until, round& of) noexcept {
@@ -116,11 +95,9 @@ timer_record* callback_queue::pop(those may, nanos& due_until, round& of) noexce
   const lock_guard guard(lock_);
   if (of == new_round) of = posted_;
   if (may == those::handlers) set_aside();
-  if (waiting() == 0 || queue_.front()->posted_as > of) return nullptr;
-  timer_record* const t = pop_front(due_until);
-  // ordering: a count that seems too high for a moment costs a look; the next
-  // increase comes after this store, under the lock.
-  board_.callbacks_waiting.store(waiting(), order::relaxed);
+  timer_record* t = nullptr;
+  if (!queue_.empty() && queue_.front()->posted_as <= of) t = pop_front(due_until);
+  board_.callbacks_waiting.store(queue_.size(), order::relaxed);  // ordering: as above
   return t;
 }
 

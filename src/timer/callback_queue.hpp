@@ -4,11 +4,6 @@
 // before the call (P4). Queued callbacks are work, as ready fibers are:
 // timer_board::callbacks_waiting says how many there are.
 //
-// Before a worker enters a runner it reserves one of the callbacks for it, which is then
-// no longer work for others. Otherwise a second worker that saw the callback in between
-// would enter a second runner, which might pop it first and compute on the very worker
-// that leaves such work to others (docs/decisions/0014).
-//
 // A posted callback goes to the tail; a round ends where the queue ended when the round
 // began. A deferred callback waits with its fiber until the fiber gives up its worker or
 // has run the last of the user's code. It is pending meanwhile, so that the run is not
@@ -49,22 +44,13 @@ class callback_queue {
   // Which callbacks may start: all of them, or, while the run stops, handlers alone.
   enum class those : std::uint8_t { all, handlers, none };
 
-  // Reserves a callback for a runner that is about to be entered. False if every callback
-  // that may start is reserved already.
-  bool reserve(those may) noexcept VIGIL_EXCLUDES(lock_);
-  // Takes one reservation back, because no runner can be had, or it may not start one.
-  void unreserve() noexcept VIGIL_EXCLUDES(lock_);
-
-  // Takes all reservations back, before a run.
-  void unreserve_all() noexcept VIGIL_EXCLUDES(lock_);
-
-  // Takes a callback for a runner that one was reserved for, and begins the runner's
-  // round; the runner calls it once. nullptr if all that may start were taken meanwhile.
-  timer_record* pop_reserved(those may, nanos& due_until, round& of) noexcept VIGIL_EXCLUDES(lock_);
-  // Takes the next callback that is neither reserved nor posted after the round began;
-  // nullptr if there is none.
+  // Whether there is one that may start. Caller: is about to enter a runner for it; of
+  // several workers that do, one runner takes it.
+  bool has_one(those may) noexcept VIGIL_EXCLUDES(lock_);
+  // Takes the next callback that was not posted after the round began, and begins a
+  // new_round; nullptr if there is none.
   timer_record* pop(those may, nanos& due_until, round& of) noexcept VIGIL_EXCLUDES(lock_);
-  // Takes any callback, reserved or not, to discard it; nullptr if none is left.
+  // Takes any callback, to discard it; nullptr if none is left.
   timer_record* pop_to_discard() noexcept VIGIL_EXCLUDES(lock_);
 
   // Calls look(record) for every queued callback.
@@ -84,14 +70,9 @@ class callback_queue {
 
   void add(timer_record** due, std::size_t n, nanos now) noexcept VIGIL_EXCLUDES(lock_);
 
-  // How many wait without a reservation. While the run stops, some of them may be set
-  // aside before they start.
-  std::size_t waiting() const noexcept VIGIL_REQUIRES(lock_) {
-    return queue_.size() > reserved_ ? queue_.size() - reserved_ : 0;
-  }
-
+  // While the run stops, some of them may be set aside before they start.
   void publish() noexcept VIGIL_REQUIRES(lock_) {
-    board_.callbacks_waiting.store(waiting());  // seq_cst: IA1 of idle.hpp
+    board_.callbacks_waiting.store(queue_.size());  // seq_cst: IA1 of idle.hpp
   }
 
   void set_aside() noexcept VIGIL_REQUIRES(lock_);
@@ -100,9 +81,7 @@ class callback_queue {
   timer_board& board_;
   spinlock lock_{lock_rank::callbacks};
   record_chain queue_ VIGIL_GUARDED_BY(lock_);
-  record_chain aside_ VIGIL_GUARDED_BY(lock_);  // they never start: the run stops
-  // At most as many as are queued, unless some of these were set aside or discarded.
-  std::size_t reserved_ VIGIL_GUARDED_BY(lock_) = 0;
+  record_chain aside_ VIGIL_GUARDED_BY(lock_);        // they never start: the run stops
   std::uint64_t posted_ VIGIL_GUARDED_BY(lock_) = 0;  // how many were posted so far
 };
 

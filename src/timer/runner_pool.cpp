@@ -19,7 +19,6 @@ fiber& runner_pool::make_runner(scheduler& sched) {
 void runner_pool::open(scheduler& sched) {
   ending_.store(false);
   lacking_.store(0);
-  with_.callbacks.unreserve_all();
   // One runner is there from the start, so that a callback can always run.
   fiber& reserved = make_runner(sched);
   const lock_guard guard(lock_);
@@ -47,7 +46,7 @@ void runner_pool::end() noexcept {
 }
 
 fiber* runner_pool::take() noexcept {
-  if (!with_.callbacks.reserve(startable())) return nullptr;
+  if (!with_.callbacks.has_one(startable())) return nullptr;
   {
     const lock_guard guard(lock_);
     if (fiber* const f = idle_.pop_front()) return f;
@@ -61,7 +60,6 @@ fiber* runner_pool::take() noexcept {
   } catch (...) {  // no memory
   }
   // If a runner or room has just come free, the worker looks again.
-  with_.callbacks.unreserve();
   const lock_guard guard(lock_);
   if (idle_.empty()) lacking_.store(lacking);
   return nullptr;
@@ -76,13 +74,9 @@ void runner_pool::body() {
     callback_queue::round round = callback_queue::new_round;
     for (std::size_t i = 0; i < callbacks_per_turn; ++i) {
       const callback_queue::those may = startable();
-      if (may == callback_queue::those::none) {
-        if (i == 0) with_.callbacks.unreserve();
-        break;
-      }
+      if (may == callback_queue::those::none) break;
       nanos due_until = 0;
-      timer_record* const t = i == 0 ? with_.callbacks.pop_reserved(may, due_until, round)
-                                     : with_.callbacks.pop(may, due_until, round);
+      timer_record* const t = with_.callbacks.pop(may, due_until, round);
       if (t == nullptr) break;
       self.callback.store(t, order::relaxed);  // ordering: its own word, and the dump's
       if (t->is_periodic) {
@@ -100,7 +94,7 @@ void runner_pool::body() {
     idle_.push_back(self);
     if (lacking_.exchange(0) != 0) with_.board.callbacks_added();
     park(wait_reason::idle_runner, lock_);
-    if (ending_.load()) return;  // a reservation that it may have is forgotten: open()
+    if (ending_.load()) return;
   }
 }
 

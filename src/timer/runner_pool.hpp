@@ -50,9 +50,8 @@ class runner_pool {
            startable() != callback_queue::those::none;
   }
 
-  // A runner to be entered now, with a callback reserved for it. nullptr if no callback
-  // is left, or if no runner can be made: then has_work() is false until one comes free,
-  // or the room for another.
+  // A runner to be entered now. nullptr if no callback is left, or if no runner can be
+  // made: then has_work() is false until one comes free, or the room for another.
   fiber* take() noexcept VIGIL_EXCLUDES(lock_);
 
  private:
