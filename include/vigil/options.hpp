@@ -263,7 +263,7 @@ struct options {
   // For debugging: names, on standard error, a fiber that keeps its worker longer than
   // this between two switches: once, with the place where it was started; a callback once
   // for each such place. Measured in real time, even on virtual time. Zero or negative
-  // means off. It costs one look at the clock for each switch, and a thread that watches.
+  // means off. It costs one look at the clock for each switch.
   std::chrono::nanoseconds slow_fiber{0};
 
   // If no worker has switched for this long although a timer is due or a fiber is ready,
@@ -271,9 +271,9 @@ struct options {
   // workers. Real time only; time in which the whole process stands still (SIGSTOP, a
   // debugger) does not count. Zero or negative means never.
   //
-  // A thread looks twice a second while workers are awake, or four times in a limit below
-  // 2 s. It ends when all workers have slept for eight looks, but not while a fiber is
-  // ready or a timer is due.
+  // The run's overseer, a thread of its own, looks twice a second while workers are
+  // awake, or four times in a limit below 2 s. It rests when all workers have slept for
+  // eight looks, but not while a fiber is ready or a timer is due.
   std::chrono::nanoseconds stuck_limit{std::chrono::seconds{10}};
 
   // The number of events that the flight recorder keeps for each worker, and for all

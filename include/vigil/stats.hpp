@@ -71,6 +71,10 @@ struct runtime_stats {
   std::uint64_t wakes_useful = 0;    // ... and found work when it woke
   std::uint64_t wakes_needless = 0;  // ... and found none
   std::uint64_t wake_calls = 0;      // system calls made to wake a worker
+  // The run's overseer: times it went to sleep, and its looks at what is left to workers
+  // in user code.
+  std::uint64_t overseer_waits = 0;
+  std::uint64_t overseer_looks = 0;
 
   // I/O operations for which a fiber waits; those on memory streams do not count.
   std::uint64_t io_pending = 0;

@@ -181,8 +181,7 @@ bool io_watch::is_called_out() const noexcept {
   return interrupted_.load() || alarm_->has_rung();
 }
 
-// Called after a handler. A worker that goes in may have ready fibers that it has handed
-// on to another one (idler::leaves_what_it_sees()): they do not keep it from going in.
+// Called after a handler.
 bool io_watch::has_something_to_do() noexcept {
   const worker* const here = current_worker();  // none in a test of the watch alone
   return !this_thread.claimed.empty() || (here != nullptr && here->has_ready());

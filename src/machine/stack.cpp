@@ -89,6 +89,11 @@ bool decay_stacks() noexcept {
   return process_stacks.decay();
 }
 
+bool decay_wants_attendant() noexcept {
+  // ordering: see decay_is_attended.
+  return process_stacks.next_step() != never && !decay_is_attended.load(std::memory_order_relaxed);
+}
+
 decay_attendant::decay_attendant() noexcept : when_(process_stacks.next_step()) {
   // ordering: see decay_is_attended.
   if (when_ != never && decay_is_attended.exchange(true, std::memory_order_relaxed)) when_ = never;
@@ -97,10 +102,6 @@ decay_attendant::decay_attendant() noexcept : when_(process_stacks.next_step()) 
 decay_attendant::~decay_attendant() {
   // ordering: see decay_is_attended.
   if (when_ != never) decay_is_attended.store(false, std::memory_order_relaxed);
-}
-
-bool decay_attendant::step_has_come() const noexcept {
-  return when_ != never && process_stacks.clock() >= when_;
 }
 
 stack stack_cache::take(std::size_t usable) {

@@ -83,8 +83,11 @@ class warm_stacks {
 // most. False if more is due. Most often nothing is: then it reads a word.
 bool decay_stacks() noexcept;
 
-// For a worker that goes to sleep and wakes for the next step of the decay. One in the
-// process does: when() is never if there is no step, or another worker wakes for it.
+// Whether a step of the decay is to come, and nobody wakes for it.
+bool decay_wants_attendant() noexcept;
+
+// For a thread that goes to sleep and wakes for the next step of the decay. One in the
+// process does: when() is never if there is no step, or another thread wakes for it.
 class decay_attendant {
  public:
   decay_attendant() noexcept;
@@ -93,8 +96,6 @@ class decay_attendant {
   decay_attendant& operator=(const decay_attendant&) = delete;
 
   nanos when() const noexcept { return when_; }
-
-  bool step_has_come() const noexcept;
 
  private:
   nanos when_;

@@ -11,7 +11,7 @@
 // out of the watch, begins with the watch and the injection queue.
 //
 // Invariants
-//   - 1 <= until_clock_ <= most_turns: a deadline is seen after so many switches at most.
+//   - 1 <= until_clock_ <= tuning::most_turns: a deadline is seen after so many switches at most.
 //   - last_clock_ is the clock as due() read it last. If due() is true, the next call
 //     reads the clock again: a yield asks first, the worker right after.
 //   - turn_ < fairness_turns.
@@ -23,6 +23,7 @@
 #include "base/atomic.hpp"
 #include "base/clock_source.hpp"
 #include "base/nanos.hpp"
+#include "sched/tuning.hpp"
 #include "sched/watch_slot.hpp"
 
 #include <algorithm>
@@ -67,12 +68,12 @@ class clock_turns {
   void read_clock_next() noexcept { until_clock_ = 1; }
 
   // The next due() calls do not read the clock: a few turns are for other fibers first.
-  void read_clock_later() noexcept { until_clock_ = most_turns; }
+  void read_clock_later() noexcept { until_clock_ = tuning::most_turns; }
 
-  // The worker keeps the work that it found for a moment: most of it is done sooner than
+  // The worker keeps what it has made ready for a moment: most of it is done sooner than
   // another worker would wake for it. docs/internals/workers.md
   void share_soon() noexcept {
-    if (share_at_ == never) share_at_ = monotonic_now() + keeps_for;
+    if (share_at_ == never) share_at_ = monotonic_now() + tuning::batch;
   }
 
   void share_no_more() noexcept { share_at_ = never; }
@@ -103,7 +104,7 @@ class clock_turns {
 
   bool is_for_others() const noexcept { return turn_ == 0; }
 
-  bool next_is_for_others() const noexcept { return turn_ == fairness_turns - 1; }
+  bool next_is_for_others() const noexcept { return turn_ == tuning::fairness_turns - 1; }
 
   // The number of the source, of n, that comes first: another one each turn.
   std::uint32_t first_of(std::uint32_t n) const noexcept { return turn_ % n; }
@@ -123,10 +124,6 @@ class clock_turns {
   }
 
  private:
-  static constexpr std::uint32_t most_turns = 16;
-  static constexpr std::uint32_t fairness_turns = 61;
-  static constexpr nanos keeps_for = 75'000;
-
   bool has_come(nanos next, bool is_looking) noexcept;
 
   const atomic<nanos>& next_deadline_;

@@ -82,8 +82,8 @@ class own_queue {
   // seq_cst: IS2 of idle.hpp.
   bool empty() const noexcept { return ring_.empty() && next_.load() == nullptr; }
 
-  // Whether at most one fiber waits here. seq_cst: the owner that adds, and a worker that
-  // settles to nap, each publish first and look here afterwards (idle.hpp).
+  // Whether at most one fiber waits here. seq_cst: the owner adds first and looks here
+  // afterwards (idle.hpp).
   bool has_one() const noexcept { return ring_.size() + (next_.load() != nullptr ? 1 : 0) <= 1; }
 
  private:

@@ -7,10 +7,9 @@
 
 namespace VIGIL_DETAIL {
 
-// Work that is in no worker's own queue.
-bool ready_work::any_in_common() const noexcept {
+bool ready_work::any_in_common(std::size_t callbacks) const noexcept {
   return !from_.injected.empty() || from_.signals.any() || from_.state.over() ||
-         from_.timers->has_callbacks();
+         (from_.callbacks_waiting.load() > callbacks && from_.timers->has_callbacks());
 }
 
 bool ready_work::any_in_queues() const noexcept {
@@ -20,8 +19,8 @@ bool ready_work::any_in_queues() const noexcept {
   return false;
 }
 
-bool ready_work::any() const noexcept {
-  return any_in_common() || any_in_queues();
+bool ready_work::any(std::size_t callbacks) const noexcept {
+  return any_in_common(callbacks) || any_in_queues();
 }
 
 bool ready_work::much() const noexcept {

@@ -26,14 +26,18 @@ class ready_work {
     const run_state& state;
     const clock_source& clock;
     const atomic<nanos>& next_deadline;
+    const atomic<std::size_t>& callbacks_waiting;
     timer_seam* const& timers;  // attached before the first run
   };
 
   explicit ready_work(const parts& from) noexcept : from_(from) {}
 
   // Whether there is anything for any worker. Inboxes do not count: their owners look.
-  bool any() const noexcept;
-  // Whether there is more than may wait for the end of a nap.
+  // `callbacks`: so many of those that wait are as good as taken.
+  bool any(std::size_t callbacks = 0) const noexcept;
+  // Whether there is anything in no worker's own queue.
+  bool any_in_common(std::size_t callbacks = 0) const noexcept;
+  // Whether there is more than one fiber that its own worker takes next.
   bool much() const noexcept;
   // Whether a fiber is ready that only one worker may take.
   bool any_pinned() const noexcept;
@@ -42,7 +46,6 @@ class ready_work {
   bool waits_for_a_worker() const noexcept;
 
  private:
-  bool any_in_common() const noexcept;
   bool any_in_queues() const noexcept;
 
   const parts from_;

@@ -90,7 +90,7 @@ class run_queue {
 
   // The size at some moment, or more by what was taken meanwhile. Any thread.
   std::uint32_t size() const noexcept {
-    // seq_cst: the last look of a worker that has published its nap.
+    // seq_cst: the last look of a worker that has published its sleep.
     const std::uint32_t head = head_.load();
     return tail_.load() - head;
   }

@@ -172,12 +172,12 @@ void scheduler::start(fiber& f) noexcept {
     if (f.pinned == nullptr) {
       w->counters.queued.begin(f);
       w->push_back(f);
-      if (idle_.nobody_rests()) return;
-      if (w->current != nullptr && w->current->starts_for_events) {
+      if (idle_.asleep() == 0) return;
+      if (w->has_one() || (w->current != nullptr && w->current->starts_for_events)) {
         w->share();
         w->keep_no_longer();  // it may start many
       } else {
-        idle_.wake_one(w->has_one());
+        idle_.wake_one();
       }
       return;
     }
@@ -257,7 +257,7 @@ void scheduler::work_added() noexcept {
 }
 
 void scheduler::work_added_here(worker& w) noexcept {
-  if (!idle_.nobody_rests()) w.share();
+  if (idle_.asleep() != 0) w.share();
 }
 
 // --- the life of a fiber
@@ -301,6 +301,8 @@ void scheduler::add_stats(runtime_stats& s) const noexcept {
   s.workers_asleep = idle_count();
   s.io_pending = outside.pending_io();
   s.wake_calls += idle_.wake_calls();
+  s.overseer_waits += overseer_waits.get();
+  s.overseer_looks += overseer_looks.get();
   std::uint64_t begun = 0;
   std::uint64_t over = 0;
   for (const auto& w : workers_) {

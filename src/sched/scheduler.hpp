@@ -98,8 +98,6 @@ class scheduler final : private system_fibers {
   // by workers, a hint: two may look at once, and each turn counter looks as well.
   alignas(cache_line) atomic<nanos> next_poll{never};
 
-  nap_limits naps;
-
   // --- where idle workers wait
   const watch_slot& watches() const noexcept { return watches_; }
 
@@ -130,7 +128,11 @@ class scheduler final : private system_fibers {
 
   VIGIL_FOR_IO void add_stats(runtime_stats& s) const noexcept;  // async-signal-safe
 
-  unsigned idle_count() const noexcept { return idle_.asleep() + (idle_.somebody_naps() ? 1 : 0); }
+  unsigned idle_count() const noexcept { return idle_.asleep(); }
+
+  // Counted by the overseer.
+  own_counter overseer_waits;
+  own_counter overseer_looks;
 
   std::uint64_t number() const noexcept { return number_; }
 
@@ -179,6 +181,7 @@ class scheduler final : private system_fibers {
                    .state = state,
                    .clock = clock,
                    .next_deadline = board.next_deadline,
+                   .callbacks_waiting = board.callbacks_waiting,
                    .timers = timers_}};
   deadlock_finder deadlocks{{.settings = settings_,
                              .clock = clock,

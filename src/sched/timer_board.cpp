@@ -21,7 +21,7 @@ void timer_board::deadline_lowered(nanos deadline, bool parking) noexcept {
 }
 
 void timer_board::callbacks_came_due() noexcept {
-  if (!of_.idle.nobody_rests()) current_worker()->idler.share(false);
+  if (of_.idle.asleep() != 0) current_worker()->idler.share(false);
 }
 
 void timer_board::cover() noexcept {

@@ -40,7 +40,7 @@ class timer_seam {
   // next_deadline is exact after one call. Caller: a worker on its own stack, about to
   // sleep or to let the clock jump.
   virtual bool tidy() noexcept = 0;
-  // The second earliest deadline, for the deputy.
+  // The second earliest deadline, for a second sleeper.
   virtual nanos second_deadline() noexcept = 0;
   // Whether timers are pending at all; dead entries do not count.
   virtual bool anything_pending() noexcept = 0;

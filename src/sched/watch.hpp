@@ -19,9 +19,6 @@ namespace VIGIL_DETAIL {
 
 class io_watch;
 
-// The time between two looks for I/O of a busy worker. A look costs about a microsecond.
-inline constexpr nanos poll_interval = 500'000;
-
 // For a watch that runs handlers of the program on its worker's own stack, outside any
 // fiber. An exception that leaves a handler is caught only if there is an on_unhandled,
 // and given to it; one that leaves that ends the program.
@@ -69,7 +66,7 @@ class watch {
 
   // Takes in what is ready, without waiting. Busy workers call it now and then
   // if needs_poll() says so: each 61st turn, and at the first switch after
-  // poll_interval.
+  // tuning::longest_look.
   virtual void poll() noexcept {}
 
   virtual bool needs_poll() const noexcept { return false; }

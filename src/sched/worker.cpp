@@ -60,7 +60,6 @@ worker::worker(scheduler& owner, unsigned number)
              .signals = owner.signals,
              .state = owner.state,
              .next_deadline = owner.board.next_deadline,
-             .naps = owner.naps,
              .workers = owner.settings().workers,
              .is_virtual = owner.clock.is_virtual(),
              .inbox = inbox_,
@@ -128,7 +127,7 @@ void worker::run() noexcept {
 
 // Before user code: what this worker owes the others (P7).
 void worker::stop_looking() noexcept {
-  const bool others_rest = idler.stop_looking();
+  const bool others_rest = idler.stop_looking(takes_callback_ ? 1 : 0);
   cover_before_user_code = false;
   if (others_rest) sched.board.cover();
 }
@@ -136,6 +135,7 @@ void worker::stop_looking() noexcept {
 // --- choosing
 
 fiber* worker::pick() noexcept {
+  takes_callback_ = false;
   if (sched.signals.hint() != 0) sched.end.take_signals();
   if (fiber* const f = look_at_clock()) return f;
   return by_seed_ != nullptr ? pick_by_seed() : pick_in_order();
@@ -190,6 +190,7 @@ fiber* worker::pick_in_order() noexcept {
       if (f == nullptr) f = sched.injected.pop();
     } else if (sched.timers().has_callbacks()) {
       f = sched.timers().take_runner();
+      takes_callback_ = f != nullptr;
     }
     if (f != nullptr) return f;
   }
@@ -351,7 +352,7 @@ void worker::after(fiber& f) noexcept {
         push_pinned(f);
       } else {
         push_back(f);
-        if (!sched.idle().nobody_rests()) share();
+        if (sched.idle().asleep() != 0) share();
       }
       break;
     case after_switch::park_timer_fiber:

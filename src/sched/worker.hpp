@@ -174,6 +174,7 @@ class worker {
   own_queue queue_;
   pinned_inbox inbox_;
   bool last_was_pinned_ = false;  // the fiber that pick() has returned last
+  bool takes_callback_ = false;   // that one is a runner, entered for a callback
   clock_turns turns_;
 
   random& dice_;

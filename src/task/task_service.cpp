@@ -167,7 +167,6 @@ void task_service::body() {
   runners_.push_back(own);
   give_time();
   for (;;) {
-    if (ready_.empty()) current_worker()->idler.found_one_in_vain();
     if (run_turn(own, tasks_per_turn)) {
       lock_.unlock();
       current_worker()->yield();

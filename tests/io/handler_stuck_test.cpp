@@ -1,6 +1,7 @@
 // options::stuck_limit beside a handler that a sleeping worker runs in its watch: the
 // worker counts as asleep all the while.
 #include "io/io_test.hpp"
+#include "sched/scheduler.hpp"
 #include "support/child.hpp"
 
 #include <vigil/channel.hpp>
@@ -11,7 +12,6 @@
 
 #include <boost/asio/steady_timer.hpp>
 
-#include <dirent.h>
 #include <unistd.h>
 
 using namespace std::chrono_literals;
@@ -22,22 +22,9 @@ namespace {
 
 constexpr const char* report = "no worker has switched to another fiber for ";
 
-// Returns whether the thread that watches the workers exists.
+// Whether the overseer looks for stuck workers. Caller: a worker.
 bool is_looked_after() {
-  bool found = false;
-  DIR* const tasks = ::opendir("/proc/self/task");
-  if (tasks == nullptr) std::abort();
-  while (const dirent* const entry = ::readdir(tasks)) {
-    char name[32] = {};
-    const std::string path = std::string("/proc/self/task/") + entry->d_name + "/comm";
-    std::FILE* const file = std::fopen(path.c_str(), "r");
-    if (file == nullptr) continue;
-    if (std::fgets(name, sizeof name, file) != nullptr)
-      found = found || std::string(name) == "vigil/stuck\n";
-    std::fclose(file);
-  }
-  ::closedir(tasks);
-  return found;
+  return vigil::detail::current_scheduler()->idle().oversight.attends();
 }
 
 // Reads until the report has come, which is written to the other end.
@@ -72,7 +59,7 @@ TEST_SUITE("a handler that does not return") {
         auto over = vigil::make_channel<int>(1);
         asio::steady_timer t(vigil::io::io_context(), 1ms);
         t.async_wait([&](boost::system::error_code) {
-          // Otherwise it tries again: a worker that gets up has the thread started.
+          // Otherwise it tries again: a worker that gets up rings for the overseer.
           was_stuck = sleeps && is_looked_after();
           if (was_stuck) await_report(ends[0]);
           static_cast<void>(over.try_send(1));

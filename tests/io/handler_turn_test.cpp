@@ -55,7 +55,7 @@ void in_polled_handler(F f) {
     vigil::this_fiber::yield();
 }
 
-// Whatever waits nowhere.
+// Calls that wait nowhere.
 struct ready_calls {
   vigil::channel<int> full_of_one = make_channel<int>(1);
   vigil::channel<int> closed = make_channel<int>();

@@ -182,7 +182,7 @@ struct small_scheduler {
   void stop_looking() {
     const bool last = idle.stop_looking();
     if (idle.asleep() == 0) return;
-    if (last && work.load() != 0) idle.wake_one();
+    if (last && work.load() != 0) idle.leave();
     idle.cover(next_deadline.load());
   }
 };

@@ -23,7 +23,8 @@ inline vigil::options workers(unsigned n) {
   o.workers = n;
   o.dump_on_sigquit = false;
   o.stop_limit = std::chrono::nanoseconds::max();  // the explorer's clock may jump
-  o.stuck_limit = std::chrono::nanoseconds(0);     // stuck_watch_test.cpp has its thread
+  o.stuck_limit = std::chrono::nanoseconds(0);
+  o.warm_stacks = 0;  // so one worker has no overseer
   return o;
 }
 

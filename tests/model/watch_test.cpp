@@ -103,6 +103,7 @@ class event_watch final : public watch {
 // Two workers, and their steps around idle_workers (worker::run, stop_looking, rest).
 struct two_workers {
   const bool attached;  // from the beginning
+  const bool is_overseen;
   std::atomic<int> work{0};
   event_watch events{work};
   futex_watch plain;  // their place of sleep before events are attached
@@ -112,10 +113,15 @@ struct two_workers {
   std::atomic<bool> quit{false};
   sleeper places[2];
 
-  // `by_alarm`: the watch counts as left often from the beginning.
-  explicit two_workers(bool at_once, bool by_alarm = false)
-      : attached(at_once), idle(at_once ? static_cast<watch&>(events) : plain) {
-    if (by_alarm) idle.count_as_busy();
+  // `has_overseer`: what is left counts as left often from the beginning, and there is an
+  // overseer.
+  explicit two_workers(bool at_once, bool has_overseer = false)
+      : attached(at_once),
+        is_overseen(has_overseer),
+        idle(at_once ? static_cast<watch&>(events) : plain) {
+    if (!is_overseen) return;
+    idle.count_as_traffic();
+    idle.oversight.begin();
   }
 
   void arm(nanos to) {
@@ -180,8 +186,8 @@ struct two_workers {
 
   void stop_looking() {
     const bool last = idle.stop_looking();
-    if (idle.nobody_rests()) return;
-    if (last && work.load() != 0) idle.wake_one();
+    if (idle.asleep() == 0) return;
+    if (last && work.load() != 0) idle.leave();
     if (attached) idle.staff_watch();
     idle.cover(deadline.load());
   }
@@ -189,23 +195,50 @@ struct two_workers {
   // As idler::share(), called by user code.
   void add_work() {
     work.fetch_add(1);
-    if (idle.looking() != 0 || !idle.leave_to_alarm()) idle.wake_one();
+    idle.leave();
+  }
+
+  bool is_left() const {
+    if (idle.asleep() != 1 || idle.looking() != 0) return false;
+    return work.load() != 0 || !idle.is_watched() || deadline.load() < idle.earliest();
+  }
+
+  // overseer::body(), which wakes a worker for what it has found left at two looks.
+  void oversee() {
+    bool was_left = false;
+    for (;;) {
+      idle.oversight.clear();
+      if (idle.oversight.is_over()) return;
+      nanos until = never;
+      if (idle.oversight.looks()) {
+        const bool left = is_left();
+        if (left && was_left) idle.take_over();
+        was_left = left;
+        if (left || !idle.oversight.rests([&] { return !is_left(); })) until = monotonic_now() + 1;
+      }
+      idle.oversight.sleep_until(until);
+    }
   }
 
   // Both workers run, and `outside` goes on beside them.
   template <class User, class Outside>
   void run(User&& user, Outside&& outside) {
+    std::thread overseer;
+    if (is_overseen) overseer = std::thread([&] { oversee(); });
     std::thread other([&] { worker(1, user); });
     std::thread world(outside);
     worker(0, user);
     world.join();
     other.join();
+    if (!is_overseen) return;
+    idle.oversight.end();
+    overseer.join();
   }
 };
 
 // The workers may be anywhere between looking and sleeping as each event comes.
-void two_events(bool by_alarm) {
-  const auto s = std::make_unique<two_workers>(true, by_alarm);
+void two_events(bool has_overseer) {
+  const auto s = std::make_unique<two_workers>(true, has_overseer);
   s->run([&] { s->take_one_of(2); },
          [&] {
            s->events.happens();
@@ -231,9 +264,9 @@ void come_and_go() {
       [&] { s->events.happens(); });
 }
 
-// User code keeps what it readies for a moment, and computes until the other worker has
+// User code leaves what it readies to itself, and computes until the other worker has
 // taken it.
-void kept_work() {
+void left_work() {
   const auto s = std::make_unique<two_workers>(true, true);
   s->run(
       [&] {
@@ -248,8 +281,8 @@ void kept_work() {
 }
 
 // The worker in the watch sleeps to a later deadline, or is on its way there.
-void event_and_earlier_deadline(bool by_alarm) {
-  const auto s = std::make_unique<two_workers>(true, by_alarm);
+void event_and_earlier_deadline(bool has_overseer) {
+  const auto s = std::make_unique<two_workers>(true, has_overseer);
   s->arm(late);
   s->run([&] { s->take_one_of(2); },
          [&] {
@@ -280,16 +313,16 @@ TEST_CASE("watch: its worker leaves it for user code as the other goes to sleep"
   prove("watch: 2 workers, 2 events", [] { two_events(false); });
 }
 
-TEST_CASE("watch: a busy one that is left for user code is taken over when the alarm rings") {
-  prove("watch: 2 workers, 2 events, an alarm", [] { two_events(true); });
+TEST_CASE("watch: one that is left often is taken over when the overseer has seen it") {
+  prove("watch: 2 workers, 2 events, an overseer", [] { two_events(true); });
 }
 
-TEST_CASE("watch: its worker comes and goes, and computes at last: the alarm is set anew") {
-  prove("watch: 2 workers, 3 events, an alarm", come_and_go);
+TEST_CASE("watch: its worker comes and goes, and computes at last: the overseer still looks") {
+  prove("watch: 2 workers, 3 events, an overseer", come_and_go);
 }
 
-TEST_CASE("watch: work that is kept for a moment is taken when the alarm rings") {
-  prove("watch: 2 workers, work that user code keeps, an alarm", kept_work);
+TEST_CASE("watch: work that is left to a worker in user code is taken by the other") {
+  prove("watch: 2 workers, work that user code leaves, an overseer", left_work);
 }
 
 TEST_CASE("watch: an event and an earlier deadline both have a worker") {
@@ -298,7 +331,7 @@ TEST_CASE("watch: an event and an earlier deadline both have a worker") {
 }
 
 TEST_CASE("watch: an event and an earlier deadline at a busy one both have a worker") {
-  prove("watch: 2 workers asleep to a later deadline, an event and a deadline, an alarm",
+  prove("watch: 2 workers asleep to a later deadline, an event and a deadline, an overseer",
         [] { event_and_earlier_deadline(true); });
 }
 

@@ -1,9 +1,11 @@
 // Helpers that the tests of options::stuck_limit share.
 #pragma once
 
+#include "sched/scheduler.hpp"
 #include "support/in_runtime.hpp"
 #include "support/text_of.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -70,6 +72,24 @@ class after_report {
   std::fflush(nullptr);
   ::_exit(0);
 }
+
+// Whether the overseer of the runtime looks for stuck workers. Any thread, once the run
+// has begun.
+class attention {
+ public:
+  // Caller: a fiber of that runtime.
+  void begins() { by_.store(&detail::current_scheduler()->idle().oversight); }
+
+  void await_rest() const {
+    while (by_.load() == nullptr || by_.load()->attends())
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+
+  bool is_paid() const { return by_.load()->attends(); }
+
+ private:
+  std::atomic<const detail::oversight*> by_{nullptr};
+};
 
 inline std::size_t threads() {
   std::size_t n = 0;

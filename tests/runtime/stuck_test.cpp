@@ -118,13 +118,10 @@ TEST_SUITE("stuck") {
     std::atomic<bool> stuck{true};
     const after_report here("(late)", [&] { stuck = false; });
     vigil::runtime rt(watched(2));
-    std::atomic<bool> is_up{false};
+    attention paid;
     auto over = vigil::make_channel<int>();
     std::thread outside([&] {
-      while (!is_up)
-        std::this_thread::yield();
-      while (threads() != 4)  // this one, the two workers and the reader
-        std::this_thread::sleep_for(1ms);
+      paid.await_rest();
       for (int i = 0; i < 3; ++i) {  // the third one waits for a worker
         rt.go([&] {
           vigil::this_fiber::set_name("late");
@@ -138,7 +135,7 @@ TEST_SUITE("stuck") {
     });
     const auto guard = rt.make_work_guard();
     rt.run([&] {
-      is_up = true;
+      paid.begins();
       over.recv();
     });
     outside.join();

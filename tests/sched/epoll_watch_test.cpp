@@ -229,40 +229,6 @@ TEST_SUITE("a watch over epoll and timerfd") {
     });
   }
 
-  TEST_CASE("a worker that naps beside a computing fiber hears of it") {
-    over_epoll({2}, [](vigil::detail::runtime_core& core, watch_calls& calls, epoll_watch& w) {
-      core.sched.naps.after.store(0);
-      core.sched.naps.in_a_row.store(-1U);  // the other worker only naps
-      int ends[2];
-      REQUIRE(::pipe(ends) == 0);
-      core.sched.outside.add();
-      std::atomic<bool> heard{false};
-      auto reader = spawn([&] {
-        auto& self = *vigil::detail::current_fiber();
-        const auto t = self.self.open(true);
-        w.await(ends[0], self.self, t);
-        CHECK(vigil::detail::wait(
-                  self, t, vigil::detail::wait_reason::test, vigil::detail::no_limit, true) ==
-              vigil::detail::outcome::value);
-        heard.store(true);
-      });
-      std::thread writer([&] {
-        while (!core.sched.idle().somebody_naps())
-          std::this_thread::yield();
-        if (::write(ends[1], "x", 1) != 1) std::abort();
-      });
-      while (!heard.load()) {  // never gives up its worker
-      }
-      CHECK(calls.readable.load() == 1);
-      core.sched.naps.after.store(-1U);
-      core.sched.outside.end();
-      reader.join();
-      writer.join();
-      ::close(ends[0]);
-      ::close(ends[1]);
-    });
-  }
-
   TEST_CASE("a lone sleep costs one wait") {
     over_epoll({1, 2}, [](auto&, watch_calls& calls, auto&) {
       sleep_for(1ms);

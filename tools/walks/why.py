@@ -24,7 +24,7 @@ WHY = {
     "own_queue": "the fiber that goes next on this worker, and those behind it",
     "pinned_inbox": "fibers that only this worker may run",
     "switch": "leaves one stack for another",
-    "stack": "the warm stacks: a worker that lies down gives some back, and sleeps until the next step",
+    "stack": "the warm stacks: a worker that lies down gives some back, and rings if nobody waits for the next step",
     "stack_pool_decay": "how many of them stay",
     "scheduler": "queues a fiber that was readied, and wakes a worker for it if one has to",
     "run_queue": "the worker's own fibers",
@@ -34,6 +34,7 @@ WHY = {
     "watch": "the place where the worker sleeps; here a note alone",
     # timers
     "timer_board": "the next deadline and the parked timer fiber, where workers see them",
+    "runner_pool": "whether callbacks wait for a runner",
     "timer_service": "the front door of the timers, through which workers go",
     "heap_keeper": "files entries in the intake, merges them into the heap, pops those that are due",
     "timer_heap": "the order of the deadlines",

@@ -4,30 +4,13 @@
 #include "base/clock_source.hpp"
 #include "sched/report/fiber_dump.hpp"
 #include "sched/report/fiber_words.hpp"
-#include "sched/run/process_threads.hpp"
 
 #include <cstring>
-
-#include <pthread.h>
 
 namespace VIGIL_DETAIL {
 
 slow_fibers::slow_fibers(nanos limit, std::size_t workers)
-    : limit_(limit), workers_(workers), stretches_(std::make_unique<stretch[]>(workers)) {
-  end_.clear();
-  process_count_quiet_threads(1);  // it starts nothing
-  try {
-    thread_ = std::thread([this] { body(); });
-  } catch (...) {
-    process_count_quiet_threads(-1);
-    throw;
-  }
-}
-
-slow_fibers::~slow_fibers() {
-  end_.wake();
-  thread_.join();
-}
+    : limit_(limit), workers_(workers), stretches_(std::make_unique<stretch[]>(workers)) {}
 
 void slow_fibers::begins(std::size_t worker, fiber& f) noexcept {
   stretch& s = stretches_[worker];
@@ -96,22 +79,21 @@ void slow_fibers::name(const report& r) noexcept {
       static_cast<double>(limit_) / 1e6);
 }
 
-void slow_fibers::body() noexcept {
-  process_is_quiet_thread();
-  ::pthread_setname_np(::pthread_self(), "vigil/slow");
-  // A stretch is seen no later than when it is twice as long as allowed.
-  while (!end_.sleep_until(saturating_add(monotonic_now(), limit_))) {
-    for (std::size_t i = 0; i < workers_; ++i) {
-      stretch& s = stretches_[i];
-      report r{};
-      bool slow = false;
-      {
-        const lock_guard guard(s.lock);
-        slow = look(s, monotonic_now(), true, r);
-      }
-      if (slow) name(r);
+// A stretch is seen no later than when it is twice as long as allowed.
+nanos slow_fibers::look_at_all(nanos now) noexcept {
+  if (now < next_look_) return next_look_;
+  for (std::size_t i = 0; i < workers_; ++i) {
+    stretch& s = stretches_[i];
+    report r{};
+    bool slow = false;
+    {
+      const lock_guard guard(s.lock);
+      slow = look(s, monotonic_now(), true, r);
     }
+    if (slow) name(r);
   }
+  next_look_ = saturating_add(now, limit_);
+  return next_look_;
 }
 
 }  // namespace VIGIL_DETAIL

@@ -2,37 +2,35 @@
 // too long: a std::mutex, a sleep of the thread, read(), an endless loop.
 //
 // Each worker notes here when a fiber begins a stretch (between two switches, or one
-// callback) and looks at the clock again when the stretch ends, so none is missed. A
-// dedicated thread looks at stretches under way, so a fiber that never gives its worker
-// back is named as well. The clock is the real one, even on virtual time. Without the
+// callback) and looks at the clock again when the stretch ends, so none is missed. The
+// overseer looks at stretches under way, so a fiber that never gives its worker back is
+// named as well. The clock is the real one, even on virtual time. Without the
 // option there is no object, and a switch looks at one null pointer.
 #pragma once
 
 #include "base/nanos.hpp"
 #include "base/spinlock.hpp"
 #include "sched/fiber/fiber.hpp"
-#include "sched/wait/note.hpp"
 
 #include <cstddef>
 #include <memory>
-#include <thread>
 
 namespace VIGIL_DETAIL {
 
 class slow_fibers {
  public:
-  // Starts the thread; throws std::system_error.
   slow_fibers(nanos limit, std::size_t workers);
-  ~slow_fibers();
-  slow_fibers(const slow_fibers&) = delete;
-  slow_fibers& operator=(const slow_fibers&) = delete;
 
   // Caller: the worker of that number. begins() ends the earlier stretch.
   void begins(std::size_t worker, fiber& f) noexcept;
   void ends(std::size_t worker) noexcept;
 
+  // Called by the overseer: looks at the stretches under way, if it is time. Returns when
+  // it is time again.
+  nanos look_at_all(nanos now) noexcept;
+
  private:
-  // A copy of all that a report says: the thread follows no pointer to a fiber.
+  // A copy of all that a report says: the overseer follows no pointer to a fiber.
   struct alignas(cache_line) stretch {
     spinlock lock{lock_rank::slow_fiber};
     fiber* of VIGIL_GUARDED_BY(lock) = nullptr;  // for the worker; nullptr: no fiber runs
@@ -57,7 +55,6 @@ class slow_fibers {
 
   bool look(stretch& s, nanos now, bool goes_on, report& r) noexcept VIGIL_REQUIRES(s.lock);
   void name(const report& r) noexcept VIGIL_EXCLUDES(sites_lock_);
-  void body() noexcept;
 
   const nanos limit_;
   const std::size_t workers_;
@@ -70,8 +67,7 @@ class slow_fibers {
   site sites_[sites_kept] VIGIL_GUARDED_BY(sites_lock_) = {};
   std::size_t site_count_ VIGIL_GUARDED_BY(sites_lock_) = 0;
 
-  note end_;
-  std::thread thread_;
+  nanos next_look_ = 0;  // the overseer's
 };
 
 }  // namespace VIGIL_DETAIL

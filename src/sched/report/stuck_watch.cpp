@@ -1,16 +1,12 @@
 #include "sched/report/stuck_watch.hpp"
 
 #include "base/assert.hpp"
-#include "base/clock_source.hpp"
 #include "sched/report/fiber_dump.hpp"
 #include "sched/run/process_dump.hpp"
 #include "sched/run/process_fork.hpp"
-#include "sched/run/process_threads.hpp"
 #include "sched/scheduler.hpp"
 
 #include <algorithm>
-
-#include <pthread.h>
 
 namespace VIGIL_DETAIL {
 namespace {
@@ -50,48 +46,23 @@ stuck_watch::stuck_watch(const neighbours& of, nanos limit) noexcept
     : of_(of),
       limit_(limit),
       tick_(std::clamp(limit / 4, shortest_tick, longest_tick)),
-      count_(limit, tick_) {
-  end_.clear();
-}
-
-stuck_watch::~stuck_watch() {
-  end_.wake();
-  const std::lock_guard guard(lock_);
-  if (thread_.joinable()) thread_.join();
-}
-
-void stuck_watch::start() noexcept {
-  if (!presence_.bring_back()) return;
-  const std::lock_guard guard(lock_);
-  if (thread_.joinable()) thread_.join();  // it is ending
-  process_count_quiet_threads(1);          // it starts nothing
-  try {
-    thread_ = std::thread([this] { body(); });
-  } catch (...) {
-    // Then nobody watches this run: a missing thread is not the program's fault, and does
-    // not end it.
-    process_count_quiet_threads(-1);
-  }
-}
+      count_(limit, tick_) {}
 
 bool stuck_watch::all_sleep() const noexcept {
   return of_.idle.asleep() == of_.workers.size();
 }
 
-void stuck_watch::body() noexcept {
-  process_is_quiet_thread();  // counts itself out at its end
-  ::pthread_setname_np(::pthread_self(), "vigil/stuck");
-  stuck_rest rest;
-  for (;;) {
-    const nanos now = monotonic_now();
-    const std::uint64_t switches = look_at_runs(of_.workers, now);
-    const bool somebody_waits = of_.work.waits_for_a_worker();
-    if (count_.look(now, switches, somebody_waits) && !process_is_exiting()) report();
-    if (rest.look(switches, all_sleep(), somebody_waits) &&
-        presence_.leaves([this] { return all_sleep(); }))
-      break;
-    if (end_.sleep_until(saturating_add(now, tick_))) break;
-  }
+nanos stuck_watch::look(nanos now) noexcept {
+  if (now < next_tick_) return next_tick_;
+  const std::uint64_t switches = look_at_runs(of_.workers, now);
+  const bool somebody_waits = of_.work.waits_for_a_worker();
+  if (count_.look(now, switches, somebody_waits) && !process_is_exiting()) report();
+  next_tick_ = saturating_add(now, tick_);
+  if (!rest_.look(switches, all_sleep(), somebody_waits)) return next_tick_;
+  if (!of_.idle.oversight.attends_no_more([this] { return all_sleep(); })) return next_tick_;
+  next_tick_ = 0;
+  rest_ = {};
+  return never;
 }
 
 void stuck_watch::report() noexcept {

@@ -1,6 +1,7 @@
 // scheduler::run(): the parts that exist for the length of a run, and the main fiber.
 // How a run ends is in end.cpp.
 #include "base/words.hpp"
+#include "sched/overseer.hpp"
 #include "sched/report/slow_fiber.hpp"
 #include "sched/report/stuck_watch.hpp"
 #include "sched/run/process.hpp"
@@ -70,7 +71,7 @@ class one_of_all {
   scheduler& sched_;
 };
 
-// Watches the run, if options::slow_fiber or stuck_limit asks for it.
+// The overseer, and what it looks for.
 class watched_run {
  public:
   explicit watched_run(scheduler& s) : workers_(s.workers()) {
@@ -80,32 +81,40 @@ class watched_run {
     if (settings.stuck_limit.count() > 0 && !s.clock.is_virtual())
       stuck_.emplace(stuck_watch::neighbours{.workers = workers_, .idle = s.idle(), .work = s.work},
                      settings.stuck_limit.count());
+    const bool stacks_cool = settings.warm_stacks != 0 && !s.clock.is_virtual();
+    // A guest keeps to its host's thread, and lets its stacks cool when it rests.
+    if (stuck_ || slow_ || (stacks_cool && !settings.is_guest) || workers_.size() > 1) {
+      overseer_.emplace(overseer::parts{.of = {.workers = workers_,
+                                               .idle = s.idle(),
+                                               .work = s.work,
+                                               .outside = s.outside,
+                                               .next_deadline = s.board.next_deadline},
+                                        .idle = s.idle(),
+                                        .stuck = stuck_ ? &*stuck_ : nullptr,
+                                        .slow = slow_.get(),
+                                        .waits = s.overseer_waits,
+                                        .looks = s.overseer_looks});
+    }
     const nanos now = monotonic_now();
     for (const auto& w : workers_) {
       w->ran.begin(w->counters.switches.get(), now);
       w->stretches.set(slow_.get());
-      w->idler.set_stuck_watch(stuck_ ? &*stuck_ : nullptr);
     }
   }
 
   ~watched_run() {
-    for (const auto& w : workers_) {
+    for (const auto& w : workers_)
       w->stretches.set(nullptr);
-      w->idler.set_stuck_watch(nullptr);
-    }
   }
 
   watched_run(const watched_run&) = delete;
   watched_run& operator=(const watched_run&) = delete;
 
-  void begin() noexcept {
-    if (stuck_) stuck_->somebody_is_awake();
-  }
-
  private:
   worker_list& workers_;
   std::unique_ptr<slow_fibers> slow_;
   std::optional<stuck_watch> stuck_;
+  std::optional<overseer> overseer_;
 };
 
 // The function that run() gives to the main fiber, and how it has ended.
@@ -208,7 +217,7 @@ bool scheduler::run(call_ref body) {
   const one_of_all running(*this);
   // A virtual clock may stand still for ever: nobody would give the memory back.
   const warm_stacks warm(clock.is_virtual() ? 0 : settings_.warm_stacks);
-  watched_run watched(*this);
+  const watched_run watched(*this);
   const process_guard process(*this);
   const run_of_watch in_watch(watches_);
   main_task task(*this, body);
@@ -216,7 +225,6 @@ bool scheduler::run(call_ref body) {
   fiber* main = nullptr;
   try {
     main = &make_main_fiber(&task);
-    watched.begin();
     start_workers();
   } catch (...) {
     if (main != nullptr) abandon(*main);

@@ -65,13 +65,13 @@ bool decay_stacks() noexcept {
   return true;
 }
 
+bool decay_wants_attendant() noexcept {
+  return false;
+}
+
 decay_attendant::decay_attendant() noexcept : when_(never) {}
 
 decay_attendant::~decay_attendant() = default;
-
-bool decay_attendant::step_has_come() const noexcept {
-  return false;
-}
 
 stack stack_cache::take(std::size_t usable) {
   return allocate_stack(usable);
