@@ -281,7 +281,8 @@ void worker::leave_to(after_switch step, spinlock* lock) noexcept {
 }
 
 void worker::yield() noexcept {
-  fiber* const next = pick_directly();
+  fiber* next = nullptr;
+  if (by_seed_ != nullptr || !queue_.looks_empty()) next = pick_directly();
   if (next == nullptr && nothing_else()) {
     // I/O has its turn even when one fiber alone yields for ever.
     if (!turns_.yields_to_io()) {
