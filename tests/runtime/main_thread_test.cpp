@@ -17,23 +17,38 @@ namespace {
 using namespace std::chrono_literals;
 using vigil::testing_support::with_workers;
 
-std::thread::id this_thread() {
+// Never inlined: compilers keep the answer across a switch.
+[[gnu::noinline]] std::thread::id this_thread() {
+  asm volatile("");
   return std::this_thread::get_id();
 }
 
-// Main goes on on another thread after some wait: a fiber computes on its own until then.
+// Main goes on on another thread, of two: while it waits, a fiber computes on its own, and
+// until that has begun the other worker computes as well.
 void move() {
   const auto before = this_thread();
-  while (this_thread() == before) {
-    std::atomic<bool> goes_on{false};
-    auto computes = vigil::spawn([&] {
-      while (!goes_on.load())
-        asm volatile("");
-    });
-    vigil::sleep_for(10us);
-    goes_on = true;
-    computes.join();
-  }
+  std::atomic<bool> other_computes{false};
+  std::atomic<bool> own_computes{false};
+  std::atomic<bool> goes_on{false};
+  auto other = vigil::spawn([&] {
+    other_computes = true;
+    while (!own_computes.load())
+      asm volatile("");
+  });
+  while (!other_computes.load())  // main does not switch, so the other worker takes it
+    asm volatile("");
+  const auto come = vigil::make_channel<int>(1);
+  auto own = vigil::spawn([&] {
+    own_computes = true;
+    come.send(1);
+    while (!goes_on.load())
+      asm volatile("");
+  });
+  come.recv();
+  goes_on = true;
+  REQUIRE(this_thread() != before);
+  own.join();
+  other.join();
 }
 
 // Main waits many times beside fibers that compute for a moment.

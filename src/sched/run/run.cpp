@@ -74,27 +74,13 @@ class one_of_all {
 // The overseer, and what it looks for.
 class watched_run {
  public:
-  explicit watched_run(scheduler& s) : workers_(s.workers()) {
+  explicit watched_run(scheduler& s) : sched_(s), workers_(s.workers()) {
     const scheduler_options& settings = s.settings();
     if (settings.slow_fiber.count() > 0)
       slow_ = std::make_unique<slow_fibers>(settings.slow_fiber.count(), workers_.size());
     if (settings.stuck_limit.count() > 0 && !s.clock.is_virtual())
       stuck_.emplace(stuck_watch::neighbours{.workers = workers_, .idle = s.idle(), .work = s.work},
                      settings.stuck_limit.count());
-    const bool stacks_cool = settings.warm_stacks != 0 && !s.clock.is_virtual();
-    // A guest keeps to its host's thread, and lets its stacks cool when it rests.
-    if (stuck_ || slow_ || (stacks_cool && !settings.is_guest) || workers_.size() > 1) {
-      overseer_.emplace(overseer::parts{.of = {.workers = workers_,
-                                               .idle = s.idle(),
-                                               .work = s.work,
-                                               .outside = s.outside,
-                                               .next_deadline = s.board.next_deadline},
-                                        .idle = s.idle(),
-                                        .stuck = stuck_ ? &*stuck_ : nullptr,
-                                        .slow = slow_.get(),
-                                        .waits = s.overseer_waits,
-                                        .looks = s.overseer_looks});
-    }
     const nanos now = monotonic_now();
     for (const auto& w : workers_) {
       w->ran.begin(w->counters.switches.get(), now);
@@ -110,7 +96,28 @@ class watched_run {
   watched_run(const watched_run&) = delete;
   watched_run& operator=(const watched_run&) = delete;
 
+  // Starts the overseer, which looks at the workers, their work and the timers at once.
+  // Throws std::system_error.
+  void begin() {
+    const scheduler_options& settings = sched_.settings();
+    const bool stacks_cool = settings.warm_stacks != 0 && !sched_.clock.is_virtual();
+    // A guest keeps to its host's thread, and lets its stacks cool when it rests.
+    if (stuck_ || slow_ || (stacks_cool && !settings.is_guest) || workers_.size() > 1) {
+      overseer_.emplace(overseer::parts{.of = {.workers = workers_,
+                                               .idle = sched_.idle(),
+                                               .work = sched_.work,
+                                               .outside = sched_.outside,
+                                               .next_deadline = sched_.board.next_deadline},
+                                        .idle = sched_.idle(),
+                                        .stuck = stuck_ ? &*stuck_ : nullptr,
+                                        .slow = slow_.get(),
+                                        .waits = sched_.overseer_waits,
+                                        .looks = sched_.overseer_looks});
+    }
+  }
+
  private:
+  scheduler& sched_;
   worker_list& workers_;
   std::unique_ptr<slow_fibers> slow_;
   std::optional<stuck_watch> stuck_;
@@ -217,7 +224,7 @@ bool scheduler::run(call_ref body) {
   const one_of_all running(*this);
   // A virtual clock may stand still for ever: nobody would give the memory back.
   const warm_stacks warm(clock.is_virtual() ? 0 : settings_.warm_stacks);
-  const watched_run watched(*this);
+  watched_run watched(*this);
   const process_guard process(*this);
   const run_of_watch in_watch(watches_);
   main_task task(*this, body);
@@ -225,6 +232,7 @@ bool scheduler::run(call_ref body) {
   fiber* main = nullptr;
   try {
     main = &make_main_fiber(&task);
+    watched.begin();
     start_workers();
   } catch (...) {
     if (main != nullptr) abandon(*main);
