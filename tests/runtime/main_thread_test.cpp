@@ -23,8 +23,8 @@ using vigil::testing_support::with_workers;
   return std::this_thread::get_id();
 }
 
-// Main goes on on another thread, of two: while it waits, a fiber computes on its own, and
-// until that has begun the other worker computes as well.
+// Main goes on on another thread, of two: while it waits, a fiber computes on its own,
+// and until that has begun the other worker computes as well.
 void move() {
   const auto before = this_thread();
   std::atomic<bool> other_computes{false};
