@@ -41,7 +41,7 @@ void idle_workers::choose_deadline(sleeper& s, nanos next, nanos second) noexcep
   }
   if (covered > next) {
     s.until = next;
-  } else if (with_deadline < 2 && !oversight.looks()) {
+  } else if (with_deadline < 2) {
     s.until = second;
   }
   s.asked = s.until;
@@ -117,9 +117,9 @@ void idle_workers::wake_one_slowly() noexcept {
   if (sleeper* const s = latest()) rouse(*s);
 }
 
-// Whether what is left now is for the overseer, which is called if it does not look: from
-// the fourth time in a row on, each within one of its looks of the one before. Then its
-// looks cost less than as many wake-ups.
+// Whether the overseer sees to what is left now. If it does not look it is called once
+// something was left several times in a row before, each within one of its looks of the
+// one before: then its looks cost less than as many wake-ups.
 bool idle_workers::leave_to_overseer() noexcept {
   if (oversight.looks()) return true;
   const nanos now = monotonic_now();

@@ -89,8 +89,8 @@ class idle_workers {
     if (asleep_.load() != 0 && looking_.load() == 0) wake_one_slowly();
   }
 
-  // IA2, IA3 for work that is left to the worker that has it. True if the overseer keeps
-  // an eye on it; otherwise a worker looks for it, or none sleeps.
+  // IA2, IA3 for work that is left to the worker that has it. True if the overseer sees
+  // to it; otherwise a worker looks, was woken for it, or none sleeps.
   bool leave() noexcept {
     if (asleep_.load() == 0 || looking_.load() != 0) return false;
     return oversight.looks() || leave_slowly();
@@ -107,9 +107,6 @@ class idle_workers {
   void staff_watch() noexcept {
     if (!watched_.load()) leave();
   }
-
-  // By the overseer, for what it has found left to a worker in user code.
-  void take_over() noexcept { wake_one(); }
 
   // From now on workers wait in this watch; a worker in the other one comes out. Both
   // watches live as long as this does.
@@ -139,14 +136,13 @@ class idle_workers {
   // How many system calls waking has taken: a statistic.
   unsigned long wake_calls() const noexcept { return wake_calls_.get(); }
 
-  // Work that is left counts as left often from now on. For tests, before workers run.
+  // Work that is left counts as left often from now on. For tests.
   void count_as_traffic() noexcept VIGIL_EXCLUDES(lock_) {
     const lock_guard guard(lock_);
     traffic_from_ = 0;
   }
 
  private:
-  friend struct test_access;
   using sleeper_list = list<sleeper, &sleeper::hook>;
 
   void wake_one_slowly() noexcept VIGIL_EXCLUDES(lock_);

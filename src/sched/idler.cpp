@@ -87,7 +87,9 @@ void idler::rest(timer_seam& timers) noexcept {
 // instead, or has made it.
 bool idler::lie_down(timer_seam& timers) noexcept {
   const nanos next = of_.next_deadline.load();
-  const nanos second = next == never || of_.workers == 1 ? never : timers.second_deadline();
+  // The overseer that looks sees to the second one.
+  const bool by_one = next == never || of_.workers == 1 || of_.idle.oversight.looks();
+  const nanos second = by_one ? never : timers.second_deadline();
   std::uint64_t none_left = 0;
   do {
     of_.idle.lie_down(place_, next, second);

@@ -65,12 +65,19 @@ overseer::overseer(const parts& from) : with_(from), left_(from.of) {
   try {
     thread_ = std::thread([this] { body(); });
   } catch (const std::system_error& e) {
-    process_count_quiet_threads(-1);
-    with_.idle.oversight.end();
+    has_no_thread();
     throw std::system_error(e.code(),
                             "vigil::run: the overseer's thread cannot be started; raise the limit "
                             "on threads (ulimit -u, cgroup pids.max)");
+  } catch (...) {  // std::bad_alloc
+    has_no_thread();
+    throw;
   }
+}
+
+void overseer::has_no_thread() noexcept {
+  process_count_quiet_threads(-1);
+  with_.idle.oversight.end();
 }
 
 overseer::~overseer() {
@@ -105,7 +112,7 @@ nanos overseer::look_at_left(nanos now) noexcept {
   with_.looks.add();
   const left_work::found f = left_.look();
   if (!is_first && f.still) {
-    with_.idle.take_over();
+    with_.idle.wake_one();
     interval_ = 0;
   } else if (!is_first && !f.some && !f.moved && by.rests([this] { return !left_.any(); })) {
     interval_ = 0;

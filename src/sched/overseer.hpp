@@ -77,13 +77,14 @@ class overseer {
     own_counter& looks;
   };
 
-  // Starts the thread; throws std::system_error.
+  // Starts the thread; throws std::system_error, std::bad_alloc.
   explicit overseer(const parts& from);
   ~overseer();
   overseer(const overseer&) = delete;
   overseer& operator=(const overseer&) = delete;
 
  private:
+  void has_no_thread() noexcept;
   void body() noexcept;
   nanos look_at_left(nanos now) noexcept;
   nanos look_for_stuck(nanos now) noexcept;

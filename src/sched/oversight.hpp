@@ -92,10 +92,12 @@ class oversight {
     return false;
   }
 
+  // There is an overseer. A caller that finds one that is about to end calls in vain: the
+  // run is over by then.
   atomic<bool> present_{false};
-  atomic<bool> looks_{false};
-  atomic<bool> attends_{true};
-  atomic<bool> over_{false};
+  atomic<bool> looks_{false};   // OV2, OV3
+  atomic<bool> attends_{true};  // the same, for those who get up
+  atomic<bool> over_{false};    // set before the last ring, read after clear()
   note note_;
 };
 

@@ -54,18 +54,14 @@ class own_queue {
   }
 
   fiber* pop() noexcept {
-    fiber* const f = pop_next();
-    return f != nullptr ? f : ring_.pop();
-  }
-
-  // Takes the fiber of the slot alone; nullptr if it is the ring's turn.
-  fiber* pop_next() noexcept {
+    fiber* f = nullptr;
     // ordering: only the owner fills it; a thief may empty it meanwhile.
     if (next_.load(order::relaxed) == nullptr) {
       handoffs_ = 0;
-      return nullptr;
+    } else {
+      f = take_slot();
     }
-    return take_slot();
+    return f != nullptr ? f : ring_.pop();
   }
 
   // Takes half of the ring of `victim`, another worker's queue, or the fiber in its slot

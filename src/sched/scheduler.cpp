@@ -173,9 +173,11 @@ void scheduler::start(fiber& f) noexcept {
       w->counters.queued.begin(f);
       w->push_back(f);
       if (idle_.asleep() == 0) return;
-      if (w->has_one() || (w->current != nullptr && w->current->starts_for_events)) {
+      if (w->current != nullptr && w->current->starts_for_events) {
         w->share();
         w->keep_no_longer();  // it may start many
+      } else if (w->has_one()) {
+        w->share();
       } else {
         idle_.wake_one();
       }

@@ -51,8 +51,8 @@ class timer_seam {
   virtual bool holds_program() const noexcept = 0;
   // Writes up to `room` of them to `out`; returns how many there are. Walks the heap.
   virtual std::size_t list_holders(timer_holder* out, std::size_t room) noexcept = 0;
-  // Whether due callbacks wait for a fiber that runs them, besides those for which
-  // take_runner() has been called.
+  // Whether due callbacks wait for a fiber that runs them. One that was entered for them
+  // may not have taken its own yet.
   virtual bool has_callbacks() const noexcept = 0;
   // A fiber that will run one or more, to be entered at once; nullptr if there is none.
   virtual fiber* take_runner() noexcept = 0;

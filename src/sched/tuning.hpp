@@ -1,6 +1,5 @@
 // tuning: the numbers by which workers and the overseer decide when to look and when to
-// wake. No other duration stands in sched; docs/internals/workers.md says what each costs
-// and how it is measured.
+// wake. docs/internals/workers.md says what each costs and how it is measured.
 #pragma once
 
 #include "base/nanos.hpp"
@@ -15,7 +14,7 @@ namespace VIGIL_DETAIL::tuning {
 // seen at two looks, so it waits for two of the longest at most (P7).
 inline constexpr nanos shortest_look = 50'000;
 inline constexpr nanos longest_look = 500'000;
-// The overseer is called when something has been left so many times in a row, each within
+// The overseer is called if something was left so many times in a row before, each within
 // the longest look of the one before: then its looks cost less than as many wake-ups.
 inline constexpr unsigned traffic = 4;
 

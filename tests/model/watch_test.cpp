@@ -212,7 +212,7 @@ struct two_workers {
       nanos until = never;
       if (idle.oversight.looks()) {
         const bool left = is_left();
-        if (left && was_left) idle.take_over();
+        if (left && was_left) idle.wake_one();
         was_left = left;
         if (left || !idle.oversight.rests([&] { return !is_left(); })) until = monotonic_now() + 1;
       }

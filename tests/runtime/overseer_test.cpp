@@ -33,12 +33,17 @@ void take_turns(int rounds) {
   other.join();
 }
 
-bool overseer_looks() {
-  return vigil::detail::current_scheduler()->idle().oversight.looks();
+vigil::detail::idle_workers& idle() {
+  return vigil::detail::current_scheduler()->idle();
 }
 
-// Returns when something has been left so often that the overseer looks.
+bool overseer_looks() {
+  return idle().oversight.looks();
+}
+
+// Returns when something was left to this worker while another one slept.
 void until_the_overseer_looks() {
+  idle().count_as_traffic();
   while (!overseer_looks())
     take_turns(20);
 }
@@ -121,11 +126,13 @@ TEST_SUITE("overseer") {
   TEST_CASE("it rests when nothing is left, and looks no more") {
     vigil::run(with_workers(2), [] {
       until_the_overseer_looks();
-      while (overseer_looks())
-        vigil::sleep_for(2ms);
+      // Real time, in which its looks go by; ever longer, so that one of them falls into
+      // a sleep whatever the load.
+      for (auto pause = 1ms; overseer_looks(); pause *= 2)
+        vigil::sleep_for(pause);
       const auto looks = vigil::stats().overseer_looks;
       CHECK(looks > 0);
-      vigil::sleep_for(20ms);
+      vigil::sleep_for(20ms);  // some forty looks
       CHECK(vigil::stats().overseer_looks == looks);
     });
   }

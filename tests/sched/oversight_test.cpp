@@ -94,35 +94,6 @@ TEST_SUITE("oversight") {
     CHECK(s.idle.wake_calls() == 0);
   }
 
-  TEST_CASE("beside an overseer that looks nobody sleeps to the second deadline") {
-    futex_watch watch;
-    idle_workers idle(watch);
-    idle.oversight.begin();
-    idle.oversight.call();
-    sleeper a;
-    sleeper b;
-    lie(idle, a, 100, 200);
-    lie(idle, b, 100, 200);
-    CHECK(a.until == 100);
-    CHECK(b.until == never);
-    idle.stay_awake(a);
-    idle.stay_awake(b);
-  }
-
-  TEST_CASE("what the overseer has found wakes a sleeper, unless a worker looks by now") {
-    one_in_user_code s(true);
-    s.idle.leave();
-    s.idle.take_over();
-    CHECK(s.idle.asleep() == 0);
-    CHECK(s.idle.looking() == 1);
-    s.idle.lie_down(s.b, never, never);
-    CHECK(s.b.in_watch);
-    s.idle.start_looking();
-    s.idle.take_over();
-    CHECK(s.idle.asleep() == 1);
-    s.idle.stop_looking();
-  }
-
   TEST_CASE("the overseer rests only if nothing is left when it has said so") {
     vigil::detail::oversight by;
     by.begin();
