@@ -173,6 +173,10 @@ void prove(const char* name, const std::function<void()>& program, also more) {
       more == also::unbounded);
 }
 
+void prove_at_length(const char* name, const std::function<void()>& program) {
+  if (is_set("VIGIL_LONG")) prove(name, program);
+}
+
 void expect_outcomes(const std::set<std::string>& all) {
   const std::set<std::string> noted = model::take_outcomes();
   for (const char* const not_whole :

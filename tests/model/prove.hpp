@@ -21,6 +21,9 @@ enum class also {
 // `name` appears in the table that VIGIL_MODEL_TABLE=FILE collects.
 void prove(const char* name, const std::function<void()>& program, also more = also::nothing);
 
+// In the long form only: too large for the suite.
+void prove_at_length(const char* name, const std::function<void()>& program);
+
 // The programs proved since the last call have noted (model::note_outcome) these outcomes
 // and no other, so the proofs leave none of them out. Does nothing where a fault is
 // expected, or not all proofs run.

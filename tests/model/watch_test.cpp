@@ -331,8 +331,9 @@ TEST_CASE("watch: an event and an earlier deadline both have a worker") {
 }
 
 TEST_CASE("watch: an event and an earlier deadline at a busy one both have a worker") {
-  prove("watch: 2 workers asleep to a later deadline, an event and a deadline, an overseer",
-        [] { event_and_earlier_deadline(true); });
+  prove_at_length(
+      "watch: 2 workers asleep to a later deadline, an event and a deadline, an overseer",
+      [] { event_and_earlier_deadline(true); });
 }
 
 TEST_CASE("watch: one attached while the other worker sleeps, or is about to, is waited in") {

@@ -1,4 +1,4 @@
-// Like unit.hpp, for the faulty sources beside the explorer. It includes no header of
+// Compiled once ahead of the faulty sources beside the explorer. It includes no header of
 // vigil: to load them takes as long as to compile them.
 #include <algorithm>
 #include <atomic>
