@@ -4,8 +4,8 @@
 #include "harness.hpp"
 #include "inspect_page/page_server.hpp"
 #include "sched/record/record_trigger.hpp"
-#include "sched/run/running_runtimes.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/scheduler.hpp"
 
 #include <vigil/inspect.hpp>
 #include <vigil/inspect_page.hpp>

@@ -7,7 +7,7 @@
 #else
 #include "scaling/count.hpp"
 #include "sched/fiber/fiber.hpp"
-#include "sched/worker.hpp"
+#include "sched/worker/worker.hpp"
 #endif
 
 #include <vigil/io/deadline_stream.hpp>

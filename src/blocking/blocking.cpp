@@ -1,8 +1,8 @@
 // The functions that the templates of blocking.hpp call.
 #include "base/clock_source.hpp"
 #include "blocking/side_pool.hpp"
-#include "sched/run/process_fork.hpp"
-#include "sched/wait/caller.hpp"
+#include "sched/call/caller.hpp"
+#include "sched/process/process_fork.hpp"
 
 #include <vigil/blocking.hpp>
 #include <vigil/error.hpp>

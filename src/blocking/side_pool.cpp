@@ -1,9 +1,9 @@
 #include "blocking/side_pool.hpp"
 
 #include "base/clock_source.hpp"
-#include "sched/delay_counters.hpp"
-#include "sched/run/process_fork.hpp"
-#include "sched/run/process_threads.hpp"
+#include "machine/process_threads.hpp"
+#include "sched/process/process_fork.hpp"
+#include "sched/queue/delay_counters.hpp"
 
 #include <cerrno>
 #include <cstdlib>

@@ -28,8 +28,8 @@
 #include "base/intrusive_list.hpp"
 #include "base/spinlock.hpp"
 #include "sched/run/side_call.hpp"
-#include "sched/scheduler.hpp"
 #include "sched/wait/note.hpp"
+#include "sched/worker/scheduler.hpp"
 
 #include <vigil/blocking.hpp>
 

@@ -1,5 +1,5 @@
 #include "cancel/context_core.hpp"
-#include "sched/record/record_here.hpp"
+#include "sched/call/record_here.hpp"
 #include "timer/timer_service.hpp"
 
 #include <vigil/error.hpp>

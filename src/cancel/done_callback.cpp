@@ -8,7 +8,7 @@
 // them takes the registration out. If that was the end, the registration's lock decides
 // between the end and stop_and_wait whether the timer is armed.
 #include "cancel/context_core.hpp"
-#include "sched/turn_budget.hpp"
+#include "sched/worker/turn_budget.hpp"
 #include "timer/timer_service.hpp"
 
 #include <vigil/error.hpp>

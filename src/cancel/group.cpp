@@ -1,9 +1,9 @@
 #include "cancel/group_core.hpp"
 #include "cancel/object_view.hpp"
-#include "sched/run/process_fork.hpp"
-#include "sched/scheduler.hpp"
-#include "sched/turn_budget.hpp"
-#include "sched/wait/caller.hpp"
+#include "sched/call/caller.hpp"
+#include "sched/process/process_fork.hpp"
+#include "sched/worker/scheduler.hpp"
+#include "sched/worker/turn_budget.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/group.hpp>

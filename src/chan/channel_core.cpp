@@ -1,8 +1,8 @@
 #include "chan/channel_core.hpp"
 
-#include "sched/turn_budget.hpp"
-#include "sched/wait/caller.hpp"
+#include "sched/call/caller.hpp"
 #include "sched/wait/wake_list.hpp"
+#include "sched/worker/turn_budget.hpp"
 
 #include <vigil/channel.hpp>
 #include <vigil/error.hpp>

@@ -27,8 +27,8 @@
 #include "base/atomic.hpp"
 #include "base/intrusive_list.hpp"
 #include "base/spinlock.hpp"
-#include "sched/fiber/park.hpp"
-#include "sched/wait/caller.hpp"
+#include "sched/call/caller.hpp"
+#include "sched/call/park.hpp"
 #include "sched/wait/waiter.hpp"
 
 #include <vigil/detail/channel_core.hpp>

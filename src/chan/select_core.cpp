@@ -2,8 +2,8 @@
 
 #include "chan/channel_core.hpp"
 #include "chan/selecting.hpp"
-#include "sched/turn_budget.hpp"
-#include "sched/wait/caller.hpp"
+#include "sched/call/caller.hpp"
+#include "sched/worker/turn_budget.hpp"
 
 #include <stdexcept>
 

@@ -1,7 +1,7 @@
 #include "chan/selecting.hpp"
 
 #include "chan/channel_core.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/worker/scheduler.hpp"
 
 #include <vigil/error.hpp>
 

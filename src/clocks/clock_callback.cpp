@@ -1,6 +1,6 @@
 #include "clocks/clock_callback.hpp"
 
-#include "sched/worker.hpp"
+#include "sched/worker/worker.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/fiber.hpp>

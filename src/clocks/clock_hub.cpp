@@ -3,7 +3,7 @@
 #include "base/clock_source.hpp"
 #include "sched/report/dump_writer.hpp"
 #include "sched/run/runtime_part.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/worker/scheduler.hpp"
 
 #include <algorithm>
 #include <ctime>

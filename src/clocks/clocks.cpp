@@ -2,9 +2,9 @@
 #include "clocks/clock_callback.hpp"
 #include "clocks/clock_channel.hpp"
 #include "clocks/clock_hub.hpp"
-#include "sched/scheduler.hpp"
-#include "sched/turn_budget.hpp"
-#include "sched/wait/caller.hpp"
+#include "sched/call/caller.hpp"
+#include "sched/worker/scheduler.hpp"
+#include "sched/worker/turn_budget.hpp"
 
 #include <vigil/clocks.hpp>
 #include <vigil/detail/empty_function.hpp>

@@ -2,9 +2,9 @@
 
 #include "base/assert.hpp"
 #include "base/clock_source.hpp"
-#include "sched/run/process_fork.hpp"
-#include "sched/run/process_threads.hpp"
-#include "sched/run/without_signals.hpp"
+#include "machine/process_threads.hpp"
+#include "machine/without_signals.hpp"
+#include "sched/process/process_fork.hpp"
 
 #include <vigil/error.hpp>
 

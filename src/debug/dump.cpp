@@ -1,5 +1,5 @@
 #include "sched/report/fiber_dump.hpp"
-#include "sched/run/process_dump.hpp"
+#include "sched/report/process_dump.hpp"
 
 #include <vigil/debug.hpp>
 

@@ -3,9 +3,9 @@
 #include "chan/select_core.hpp"
 #include "machine/left_frame.hpp"
 #include "machine/slab_table.hpp"
-#include "sched/run/running_runtimes.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/report/running_runtimes.hpp"
 #include "sched/wait/case_table.hpp"
+#include "sched/worker/scheduler.hpp"
 #include "task/task_service.hpp"
 #include "timer/timer_service.hpp"
 

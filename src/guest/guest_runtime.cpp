@@ -3,7 +3,7 @@
 #include "base/clock_source.hpp"
 #include "guest/guest_watch.hpp"
 #include "runtime/runtime_core.hpp"
-#include "sched/run/process_fork.hpp"
+#include "sched/process/process_fork.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/guest.hpp>

@@ -1,8 +1,8 @@
 #include "guest/guest_watch.hpp"
 
 #include "base/clock_source.hpp"
-#include "sched/run/process_fork.hpp"
-#include "sched/run/without_signals.hpp"
+#include "machine/without_signals.hpp"
+#include "sched/process/process_fork.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -15,8 +15,8 @@
 #include "base/nanos.hpp"
 #include "guest/side_stack.hpp"
 #include "guest/wake_descriptor.hpp"
-#include "sched/run/run_state.hpp"
-#include "sched/watch.hpp"
+#include "sched/fiber/run_state.hpp"
+#include "sched/idle/watch.hpp"
 
 #include <vigil/detail/config.hpp>
 #include <vigil/options.hpp>

@@ -1,7 +1,7 @@
 #include "guest/side_stack.hpp"
 
 #include "machine/sanitizer.hpp"
-#include "sched/worker.hpp"
+#include "sched/worker/worker.hpp"
 
 #include <cerrno>
 #include <cfenv>

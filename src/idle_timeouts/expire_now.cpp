@@ -1,7 +1,7 @@
 #include "idle_timeouts/spare_rooms.hpp"
 #include "idle_timeouts/timeout_core.hpp"
-#include "sched/fiber/unhandled.hpp"
-#include "sched/wait/caller.hpp"
+#include "sched/call/caller.hpp"
+#include "sched/worker/unhandled.hpp"
 
 #include <vigil/error.hpp>
 

@@ -1,7 +1,7 @@
 // The on_expire of an entry: how it begins, how it ends, and how callers wait for it (see
 // TL1, TL2 and TL5 of timeout_core.hpp).
 #include "idle_timeouts/timeout_core.hpp"
-#include "sched/wait/caller.hpp"
+#include "sched/call/caller.hpp"
 #include "sched/wait/wake_list.hpp"
 
 #include <algorithm>

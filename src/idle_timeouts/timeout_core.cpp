@@ -1,7 +1,7 @@
 #include "idle_timeouts/timeout_core.hpp"
 
 #include "idle_timeouts/spare_rooms.hpp"
-#include "sched/wait/caller.hpp"
+#include "sched/call/caller.hpp"
 
 #include <vigil/error.hpp>
 

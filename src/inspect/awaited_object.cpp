@@ -6,10 +6,10 @@
 #include "chan/channel_core.hpp"
 #include "chan/select_core.hpp"
 #include "sched/report/dump_writer.hpp"
-#include "sched/run/running_runtimes.hpp"
+#include "sched/report/running_runtimes.hpp"
 #include "sched/run/side_call.hpp"
-#include "sched/scheduler.hpp"
 #include "sched/wait/case_table.hpp"
+#include "sched/worker/scheduler.hpp"
 #include "sync/holder_word.hpp"
 #include "sync/wait_queue.hpp"
 

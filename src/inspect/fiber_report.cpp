@@ -3,8 +3,8 @@
 #include "inspect/running_frames.hpp"
 #include "inspect/task_walk.hpp"
 #include "sched/report/fiber_dump.hpp"
-#include "sched/run/process_dump.hpp"
-#include "sched/run/running_runtimes.hpp"
+#include "sched/report/process_dump.hpp"
+#include "sched/report/running_runtimes.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -11,7 +11,7 @@
 #include "inspect/symbols.hpp"
 #include "sched/report/dump_extension.hpp"
 #include "sched/report/fiber_dump.hpp"
-#include "sched/run/process_dump.hpp"
+#include "sched/report/process_dump.hpp"
 #include "sync/lock_watch.hpp"
 
 #include <vigil/detail/sync_core.hpp>

@@ -5,8 +5,8 @@
 #include "inspect/valid_utf8.hpp"
 #include "machine/stack.hpp"
 #include "sched/report/fiber_snapshot.hpp"
-#include "sched/run/running_runtimes.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/scheduler.hpp"
 
 #include <vigil/inspect.hpp>
 #include <vigil/stats.hpp>

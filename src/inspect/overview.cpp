@@ -5,9 +5,9 @@
 #include "inspect/task_walk.hpp"
 #include "sched/report/fiber_dump.hpp"
 #include "sched/report/fiber_snapshot.hpp"
-#include "sched/run/process_dump.hpp"
-#include "sched/run/running_runtimes.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/report/process_dump.hpp"
+#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/scheduler.hpp"
 #include "timer/timer_service.hpp"
 
 #include <vigil/stats.hpp>

@@ -2,8 +2,8 @@
 
 #include "base/clock_source.hpp"
 #include "base/futex.hpp"
-#include "sched/run/detached_thread.hpp"
-#include "sched/run/process_threads.hpp"
+#include "machine/detached_thread.hpp"
+#include "machine/process_threads.hpp"
 
 #include <cstring>
 #include <exception>

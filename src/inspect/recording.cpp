@@ -2,8 +2,8 @@
 
 #include "base/foreign_memory.hpp"
 #include "sched/report/fiber_snapshot.hpp"
-#include "sched/run/running_runtimes.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/scheduler.hpp"
 
 #include <algorithm>
 #include <cstring>

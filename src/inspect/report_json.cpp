@@ -2,8 +2,8 @@
 #include "inspect/json_text.hpp"
 #include "inspect/report.hpp"
 #include "inspect/symbols.hpp"
-#include "sched/run/running_runtimes.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/scheduler.hpp"
 
 #include <cinttypes>
 #include <cstdint>

@@ -14,7 +14,7 @@
 #include "base/futex.hpp"
 #include "inspect/stopped_threads.hpp"
 #include "machine/sanitizer.hpp"
-#include "sched/run/without_signals.hpp"
+#include "machine/without_signals.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -3,11 +3,11 @@
 #include "base/foreign_memory.hpp"
 #include "inspect/stopped_threads.hpp"
 #include "inspect/stuck_search.hpp"
+#include "machine/process_threads.hpp"
 #include "machine/sanitizer.hpp"
 #include "sched/report/fiber_snapshot.hpp"
-#include "sched/run/process_threads.hpp"
-#include "sched/run/running_runtimes.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/scheduler.hpp"
 
 #include <cerrno>
 #include <csignal>

@@ -6,8 +6,8 @@
 #include "inspect/symbols.hpp"
 #include "inspect/wait_ways.hpp"
 #include "sched/report/fiber_dump.hpp"
-#include "sched/run/running_runtimes.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/scheduler.hpp"
 
 #include <vigil/leaks.hpp>
 #include <vigil/testing.hpp>

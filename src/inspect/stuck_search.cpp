@@ -3,9 +3,9 @@
 #include "base/atomic.hpp"
 #include "inspect/stopped_threads.hpp"
 #include "machine/slab_table.hpp"
-#include "sched/run/running_runtimes.hpp"
-#include "sched/scheduler.hpp"
-#include "sched/worker.hpp"
+#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/scheduler.hpp"
+#include "sched/worker/worker.hpp"
 #include "sync/holder_word.hpp"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "sched/run/runtime_part.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/worker/scheduler.hpp"
 #include "task/shown_tasks.hpp"
 
 #include <vigil/detail/config.hpp>

@@ -3,9 +3,9 @@
 #include "base/assert.hpp"
 #include "inspect/overview.hpp"
 #include "inspect_page/page_html.hpp"
+#include "machine/process_threads.hpp"
+#include "machine/without_signals.hpp"
 #include "runtime/runtime_core.hpp"
-#include "sched/run/process_threads.hpp"
-#include "sched/run/without_signals.hpp"
 
 #include <vigil/fiber.hpp>
 #include <vigil/inspect.hpp>

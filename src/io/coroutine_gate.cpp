@@ -1,5 +1,5 @@
 #include "base/assert.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/worker/scheduler.hpp"
 
 #include <vigil/fiber.hpp>
 #include <vigil/io/detail/coroutine_gate.hpp>

@@ -3,7 +3,7 @@
 #include "base/clock_source.hpp"
 #include "io/watch_service.hpp"
 #include "sched/wait/wake_list.hpp"
-#include "sched/worker.hpp"
+#include "sched/worker/worker.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -28,8 +28,8 @@
 #include "base/atomic.hpp"
 #include "base/spinlock.hpp"
 #include "io/io_alarm.hpp"
+#include "sched/idle/watch.hpp"
 #include "sched/wait/note.hpp"
-#include "sched/watch.hpp"
 
 #include <vigil/detail/config.hpp>
 

@@ -2,9 +2,9 @@
 #include "base/spinlock.hpp"
 #include "io/operation.hpp"
 #include "io/outside_wait.hpp"
+#include "sched/call/caller.hpp"
 #include "sched/report/dump_note.hpp"
 #include "sched/report/fiber_dump.hpp"
-#include "sched/wait/caller.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/fiber.hpp>

@@ -2,9 +2,9 @@
 
 #include "base/assert.hpp"
 #include "io/io_watch.hpp"
-#include "sched/run/process_fork.hpp"
-#include "sched/scheduler.hpp"
-#include "sched/wait/caller.hpp"
+#include "sched/call/caller.hpp"
+#include "sched/process/process_fork.hpp"
+#include "sched/worker/scheduler.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/io/detail/movable_deadline.hpp>

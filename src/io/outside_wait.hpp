@@ -2,7 +2,7 @@
 #pragma once
 
 #include "io/io_watch.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/worker/scheduler.hpp"
 
 #include <vigil/detail/config.hpp>
 #include <vigil/io/detail/any_io_executor.hpp>

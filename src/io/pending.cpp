@@ -10,10 +10,10 @@
 //      owner goes only once its handler has run or has been destroyed.
 #include "base/assert.hpp"
 #include "io/operation.hpp"
-#include "sched/fiber/park.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/call/park.hpp"
+#include "sched/idle/watch.hpp"
 #include "sched/wait/case_table.hpp"
-#include "sched/watch.hpp"
+#include "sched/worker/scheduler.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/io/detail/pending.hpp>

@@ -3,8 +3,8 @@
 #include "io/io_watch.hpp"
 #include "io/operation.hpp"
 #include "io/outside_wait.hpp"
-#include "sched/scheduler.hpp"
-#include "sched/wait/caller.hpp"
+#include "sched/call/caller.hpp"
+#include "sched/worker/scheduler.hpp"
 
 #include <vigil/io/detail/movable_deadline.hpp>
 #include <vigil/io/detail/readiness.hpp>

@@ -1,6 +1,6 @@
-#include "sched/fiber/unhandled.hpp"
-#include "sched/scheduler.hpp"
-#include "sched/wait/caller.hpp"
+#include "sched/call/caller.hpp"
+#include "sched/worker/scheduler.hpp"
+#include "sched/worker/unhandled.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/io/serve.hpp>

@@ -13,8 +13,8 @@
 #include "io/operation.hpp"
 #include "io/outside_wait.hpp"
 #include "io/readiness.hpp"
-#include "sched/scheduler.hpp"
 #include "sched/wait/case_table.hpp"
+#include "sched/worker/scheduler.hpp"
 
 #include <vigil/io/detail/stream_case.hpp>
 

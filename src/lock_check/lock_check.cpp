@@ -9,9 +9,9 @@
 #include "inspect/symbols.hpp"
 #include "lock_check/next_calls.hpp"
 #include "lock_check/seen_pairs.hpp"
-#include "sched/fiber/park_check.hpp"
+#include "sched/call/park_check.hpp"
 #include "sched/report/dump_writer.hpp"
-#include "sched/worker.hpp"
+#include "sched/worker/worker.hpp"
 #include "sync/lock_watch.hpp"
 
 #include <vigil/detail/sync_core.hpp>

@@ -2,8 +2,8 @@
 // handle takes it out, or the end of the run does. The first of the two sets `fate_`, and
 // the other waits for it, so neither touches what the other has freed.
 #include "chan/channel_core.hpp"
-#include "sched/run/process_signals.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/process/process_signals.hpp"
+#include "sched/worker/scheduler.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/signals.hpp>

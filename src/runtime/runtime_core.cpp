@@ -1,7 +1,7 @@
 #include "runtime/runtime_core.hpp"
 
-#include "sched/run/process_fork.hpp"
-#include "sched/run/signal_name.hpp"
+#include "machine/signal_name.hpp"
+#include "sched/process/process_fork.hpp"
 
 #include <vigil/error.hpp>
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "blocking/side_pool.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/worker/scheduler.hpp"
 #include "timer/timer_service.hpp"
 
 #include <vigil/runtime.hpp>

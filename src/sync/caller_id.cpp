@@ -1,7 +1,7 @@
 // Numbers of callers: of the one that runs a once's function, and of a lock's holder.
 #include "base/atomic.hpp"
-#include "sched/scheduler.hpp"
-#include "sched/worker.hpp"
+#include "sched/worker/scheduler.hpp"
+#include "sched/worker/worker.hpp"
 #include "sync/holder_word.hpp"
 
 #include <vigil/detail/sync_core.hpp>

@@ -1,4 +1,4 @@
-// lock_turns: counts locks as calls of a turn (sched/turn_budget.hpp).
+// lock_turns: counts locks as calls of a turn (sched/worker/turn_budget.hpp).
 //
 // The danger. A lock of a free mutex is a compare-exchange in the caller's code, which
 // knows neither the fiber nor its count; and there are ever new mutexes.
@@ -12,7 +12,7 @@
 // happened to a mutex before the run decides nothing in it.
 #pragma once
 
-#include "sched/turn_budget.hpp"
+#include "sched/worker/turn_budget.hpp"
 
 #include <vigil/detail/config.hpp>
 #include <vigil/detail/sync_core.hpp>

@@ -26,7 +26,7 @@
 #include "sync/mutex.hpp"
 
 #include "base/clock_source.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/worker/scheduler.hpp"
 #include "sync/lock_turns.hpp"
 #include "sync/wait_case.hpp"
 #include "sync/wait_queue.hpp"

@@ -1,6 +1,6 @@
 // once: idle -> running -> done, or back to idle if the function has thrown; then the
 // first waiter that goes on runs its own.
-#include "sched/turn_budget.hpp"
+#include "sched/worker/turn_budget.hpp"
 #include "sync/wait_queue.hpp"
 
 #include <vigil/detail/sync_core.hpp>

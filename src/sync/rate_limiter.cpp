@@ -12,7 +12,7 @@
 // burst. Reservations keep that by themselves. A cancel gives back no more than keeps it
 // (room), and the rest is withheld until it may be given back, is taken by a call that
 // can act at once (take_withheld), or does not fit into the bucket any more.
-#include "sched/turn_budget.hpp"
+#include "sched/worker/turn_budget.hpp"
 #include "sync/wait_queue.hpp"
 
 #include <vigil/rate_limiter.hpp>

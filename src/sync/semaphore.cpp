@@ -1,6 +1,6 @@
 // semaphore: a count of permits and its waiters, both under the queue's lock. The
 // invariants stand in wait_queue.hpp.
-#include "sched/turn_budget.hpp"
+#include "sched/worker/turn_budget.hpp"
 #include "sync/wait_case.hpp"
 #include "sync/wait_queue.hpp"
 

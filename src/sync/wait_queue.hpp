@@ -24,7 +24,7 @@
 #include "base/lock_rank.hpp"
 #include "base/nanos.hpp"
 #include "base/spinlock.hpp"
-#include "sched/wait/caller.hpp"
+#include "sched/call/caller.hpp"
 #include "sched/wait/waiter.hpp"
 #include "sched/wait/wake_list.hpp"
 

@@ -1,13 +1,13 @@
 #include "task/task_core.hpp"
 
 #include "base/assert.hpp"
+#include "sched/call/caller.hpp"
+#include "sched/process/process_fork.hpp"
+#include "sched/process/process_terminate.hpp"
 #include "sched/report/fiber_snapshot.hpp"
-#include "sched/run/process_fork.hpp"
-#include "sched/run/process_terminate.hpp"
-#include "sched/scheduler.hpp"
-#include "sched/turn_budget.hpp"
-#include "sched/wait/caller.hpp"
 #include "sched/wait/case_table.hpp"
+#include "sched/worker/scheduler.hpp"
+#include "sched/worker/turn_budget.hpp"
 #include "task/task_service.hpp"
 
 #include <vigil/error.hpp>

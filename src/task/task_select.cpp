@@ -1,5 +1,5 @@
 // How a task waits for the first of several cases (task_wait.cpp).
-#include "sched/turn_budget.hpp"
+#include "sched/worker/turn_budget.hpp"
 #include "task/task_wait.hpp"
 
 #include <exception>

@@ -1,9 +1,9 @@
 #include "task/task_service.hpp"
 
 #include "base/assert.hpp"
-#include "sched/fiber/park.hpp"
-#include "sched/turn_budget.hpp"
+#include "sched/call/park.hpp"
 #include "sched/wait/wake_list.hpp"
+#include "sched/worker/turn_budget.hpp"
 #include "timer/system_fiber.hpp"
 
 #include <vigil/detail/callable.hpp>

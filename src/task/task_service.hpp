@@ -18,7 +18,7 @@
 #include "base/intrusive_list.hpp"
 #include "base/spinlock.hpp"
 #include "sched/run/runtime_part.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/worker/scheduler.hpp"
 #include "task/task_core.hpp"
 
 #include <cstddef>

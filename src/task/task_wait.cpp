@@ -7,8 +7,8 @@
 //     claimed the wait itself.
 #include "task/task_wait.hpp"
 
-#include "sched/turn_budget.hpp"
 #include "sched/wait/case_table.hpp"
+#include "sched/worker/turn_budget.hpp"
 
 #include <vigil/error.hpp>
 

@@ -4,8 +4,8 @@
 
 #include "chan/select_core.hpp"
 #include "chan/selecting.hpp"
-#include "sched/scheduler.hpp"
 #include "sched/wait/cancel_tree.hpp"
+#include "sched/worker/scheduler.hpp"
 #include "task/task_core.hpp"
 #include "task/task_service.hpp"
 

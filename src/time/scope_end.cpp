@@ -1,6 +1,6 @@
+#include "sched/call/caller.hpp"
 #include "sched/fiber/fiber.hpp"
-#include "sched/turn_budget.hpp"
-#include "sched/wait/caller.hpp"
+#include "sched/worker/turn_budget.hpp"
 
 #include <vigil/detail/scoped_handle.hpp>
 #include <vigil/fiber.hpp>

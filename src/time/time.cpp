@@ -1,6 +1,6 @@
-#include "sched/scheduler.hpp"
-#include "sched/turn_budget.hpp"
-#include "sched/wait/caller.hpp"
+#include "sched/call/caller.hpp"
+#include "sched/worker/scheduler.hpp"
+#include "sched/worker/turn_budget.hpp"
 
 #include <vigil/time.hpp>
 

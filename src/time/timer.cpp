@@ -1,5 +1,5 @@
-#include "sched/run/process_fork.hpp"
-#include "sched/turn_budget.hpp"
+#include "sched/process/process_fork.hpp"
+#include "sched/worker/turn_budget.hpp"
 #include "time/timer_channel.hpp"
 #include "timer/timer_service.hpp"
 

@@ -15,7 +15,7 @@
 
 #include "base/intrusive_list.hpp"
 #include "base/spinlock.hpp"
-#include "sched/timer_board.hpp"
+#include "sched/worker/timer_board.hpp"
 #include "timer/records.hpp"
 
 #include <cstddef>

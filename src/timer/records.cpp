@@ -2,7 +2,7 @@
 
 #include "base/assert.hpp"
 #include "base/record_pool.hpp"
-#include "sched/worker.hpp"
+#include "sched/worker/worker.hpp"
 #include "timer/timer_service.hpp"
 
 #include <new>

@@ -1,7 +1,7 @@
 #include "timer/runner_pool.hpp"
 
-#include "sched/fiber/park.hpp"
-#include "sched/fiber/unhandled.hpp"
+#include "sched/call/park.hpp"
+#include "sched/worker/unhandled.hpp"
 #include "timer/system_fiber.hpp"
 
 #include <vigil/error.hpp>

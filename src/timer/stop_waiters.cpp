@@ -1,9 +1,9 @@
 #include "timer/stop_waiters.hpp"
 
 #include "base/clock_source.hpp"
-#include "sched/wait/caller.hpp"
+#include "sched/call/caller.hpp"
 #include "sched/wait/wake_list.hpp"
-#include "sched/worker.hpp"
+#include "sched/worker/worker.hpp"
 #include "timer/timer_service.hpp"
 
 #include <vigil/error.hpp>

@@ -1,7 +1,7 @@
 // system_fiber: the service's own fibers, which run a function of one of its parts.
 #pragma once
 
-#include "sched/scheduler.hpp"
+#include "sched/worker/scheduler.hpp"
 
 namespace VIGIL_DETAIL {
 

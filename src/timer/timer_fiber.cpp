@@ -1,6 +1,6 @@
 #include "timer/timer_fiber.hpp"
 
-#include "sched/fiber/park.hpp"
+#include "sched/call/park.hpp"
 #include "timer/system_fiber.hpp"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 // things with each, none of which waits or calls user code (TS1 of timer_service.hpp).
 #pragma once
 
-#include "sched/delay_counters.hpp"
+#include "sched/queue/delay_counters.hpp"
 #include "timer/callback_queue.hpp"
 #include "timer/heap_keeper.hpp"
 #include "timer/timer_owner.hpp"

@@ -12,7 +12,7 @@
 
 #include "base/atomic.hpp"
 #include "base/spinlock.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/worker/scheduler.hpp"
 #include "timer/intake.hpp"
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 #include "timer/timer_service.hpp"
 
-#include "sched/run/process_fork.hpp"
+#include "sched/process/process_fork.hpp"
 
 #include <vigil/error.hpp>
 

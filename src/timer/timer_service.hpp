@@ -19,8 +19,8 @@
 
 #include "base/record_pool.hpp"
 #include "base/spinlock.hpp"
-#include "sched/scheduler.hpp"
-#include "sched/timer_seam.hpp"
+#include "sched/wait/timer_seam.hpp"
+#include "sched/worker/scheduler.hpp"
 #include "timer/callback_queue.hpp"
 #include "timer/heap_keeper.hpp"
 #include "timer/keepalive.hpp"

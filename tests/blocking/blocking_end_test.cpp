@@ -1,6 +1,6 @@
 // How a blocking() call ends before its function does: by a stop, by a context, by the
 // end of the run.
-#include "sched/scheduler.hpp"
+#include "sched/worker/scheduler.hpp"
 #include "support/child.hpp"
 #include "support/gate.hpp"
 #include "support/in_runtime.hpp"

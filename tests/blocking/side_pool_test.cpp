@@ -1,6 +1,6 @@
 // The side pool: its threads, its order, its figures.
 #include "blocking/blocking_helpers.hpp"
-#include "sched/run/process_threads.hpp"
+#include "machine/process_threads.hpp"
 #include "support/child.hpp"
 #include "support/gate.hpp"
 #include "support/in_runtime.hpp"

@@ -2,7 +2,7 @@
 #include "clocks/clock_hub.hpp"
 
 #include "clocks/clock_helpers.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/worker/scheduler.hpp"
 
 #include <atomic>
 #include <functional>

@@ -4,7 +4,7 @@
 // back; it needs CAP_SYS_TIME as well.
 #include "clocks/clock_helpers.hpp"
 #include "clocks/clock_hub.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/worker/scheduler.hpp"
 #include "support/thread_count.hpp"
 
 #include <atomic>

@@ -2,7 +2,7 @@
 // stop: each has deceived it once.
 #include "inspect/leaks_helpers.hpp"
 #include "inspect/stopped_threads.hpp"
-#include "sched/run/detached_thread.hpp"
+#include "machine/detached_thread.hpp"
 #include "support/child.hpp"
 #include "support/note.hpp"
 

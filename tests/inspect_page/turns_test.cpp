@@ -2,8 +2,8 @@
 // program looked at, or more than one piece of an answer written.
 #include "inspect_page/page_client.hpp"
 #include "inspect_page/page_http.hpp"
-#include "sched/run/running_runtimes.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/scheduler.hpp"
 #include "support/note.hpp"
 
 #include <vigil/io.hpp>

@@ -5,7 +5,7 @@
 #include "parcel.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
-#include "sched/wait/caller.hpp"
+#include "sched/call/caller.hpp"
 
 #include <vigil/context.hpp>
 #include <vigil/stop_token.hpp>

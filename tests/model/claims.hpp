@@ -4,10 +4,10 @@
 #include "base/nanos.hpp"
 #include "instants.hpp"
 #include "programs.hpp"
+#include "sched/call/park.hpp"
 #include "sched/fiber/fiber.hpp"
-#include "sched/fiber/park.hpp"
-#include "sched/scheduler.hpp"
 #include "sched/wait/waiter.hpp"
+#include "sched/worker/scheduler.hpp"
 #include "timer/timer_service.hpp"
 
 #include <vigil/vigil.hpp>

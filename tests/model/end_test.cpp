@@ -3,9 +3,9 @@
 #include "programs.hpp"
 #include "prove.hpp"
 #include "runtime/runtime_core.hpp"
+#include "sched/call/park.hpp"
 #include "sched/fiber/fiber.hpp"
-#include "sched/fiber/park.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/worker/scheduler.hpp"
 
 #include <vigil/vigil.hpp>
 

@@ -1,6 +1,6 @@
 // Proofs for planted faults (faults/) that no other test here covers.
 #include "prove.hpp"
-#include "sched/run_queue.hpp"
+#include "sched/queue/run_queue.hpp"
 
 #include <vigil/vigil.hpp>
 

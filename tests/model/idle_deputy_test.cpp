@@ -4,7 +4,7 @@
 #include "programs.hpp"
 #include "prove.hpp"
 #include "sched/fiber/fiber.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/worker/scheduler.hpp"
 
 #include <vigil/vigil.hpp>
 

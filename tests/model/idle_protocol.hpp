@@ -6,7 +6,7 @@
 #include "base/futex.hpp"
 #include "base/nanos.hpp"
 #include "base/spinlock.hpp"
-#include "sched/idle.hpp"
+#include "sched/idle/idle.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -4,11 +4,11 @@
 #include "mailboxes.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
-#include "sched/fiber/park.hpp"
-#include "sched/wait/caller.hpp"
+#include "sched/call/caller.hpp"
+#include "sched/call/park.hpp"
 #include "sched/wait/note.hpp"
 #include "sched/wait/waiter.hpp"
-#include "sched/worker.hpp"
+#include "sched/worker/worker.hpp"
 
 #include <vigil/vigil.hpp>
 

@@ -5,9 +5,9 @@
 #include "base/clock_source.hpp"
 #include "base/nanos.hpp"
 #include "explorer/explorer.hpp"
+#include "sched/call/park.hpp"
 #include "sched/fiber/fiber.hpp"
-#include "sched/fiber/park.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/worker/scheduler.hpp"
 
 #include <vigil/vigil.hpp>
 

@@ -5,7 +5,7 @@
 #include "chan/channel_core.hpp"
 #include "instants.hpp"
 #include "programs.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/worker/scheduler.hpp"
 
 #include <vigil/vigil.hpp>
 

@@ -1,5 +1,5 @@
 // The run queue: each fiber is taken exactly once, by the owner or by a thief.
-#include "sched/run_queue.hpp"
+#include "sched/queue/run_queue.hpp"
 
 #include "prove.hpp"
 #include "sched/wait/note.hpp"

@@ -8,7 +8,7 @@
 #include "parcel.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
-#include "sched/worker.hpp"
+#include "sched/worker/worker.hpp"
 
 #include <vigil/vigil.hpp>
 

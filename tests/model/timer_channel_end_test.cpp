@@ -5,7 +5,7 @@
 #include "programs.hpp"
 #include "prove.hpp"
 #include "receivers.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/worker/scheduler.hpp"
 
 #include <vigil/vigil.hpp>
 

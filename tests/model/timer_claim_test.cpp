@@ -7,10 +7,10 @@
 #include "claims.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
+#include "sched/call/park.hpp"
 #include "sched/fiber/fiber.hpp"
-#include "sched/fiber/park.hpp"
-#include "sched/scheduler.hpp"
 #include "sched/wait/waiter.hpp"
+#include "sched/worker/scheduler.hpp"
 #include "timer/timer_service.hpp"
 
 #include <vigil/vigil.hpp>

@@ -10,7 +10,7 @@
 #include "instants.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/worker/scheduler.hpp"
 #include "timer/timer_service.hpp"
 
 #include <vigil/vigil.hpp>

@@ -7,7 +7,7 @@
 #include "base/clock_source.hpp"
 #include "base/futex.hpp"
 #include "prove.hpp"
-#include "sched/idle.hpp"
+#include "sched/idle/idle.hpp"
 
 #include <algorithm>
 #include <atomic>

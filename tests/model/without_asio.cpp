@@ -3,7 +3,7 @@
 #include "io/operation.hpp"
 #include "sched/fiber/fiber.hpp"
 #include "sched/wait/waiter.hpp"
-#include "sched/worker.hpp"
+#include "sched/worker/worker.hpp"
 
 #include <vigil/io/memory_executor.hpp>
 

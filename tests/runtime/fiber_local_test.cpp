@@ -1,5 +1,5 @@
 // fiber_local: one value for each fiber and callback.
-#include "sched/fiber/park.hpp"
+#include "sched/call/park.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 

@@ -1,5 +1,5 @@
 // The options of a runtime: ranges, defaults, and the values that fibers get.
-#include "sched/run/process_threads.hpp"
+#include "machine/process_threads.hpp"
 #include "support/in_runtime.hpp"
 
 #include <atomic>

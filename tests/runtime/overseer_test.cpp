@@ -1,7 +1,7 @@
 // The overseer: fibers that take turns wake no worker at each turn, and what a worker in
 // user code has left to itself still reaches another one.
 #include "runtime/with_workers.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/worker/scheduler.hpp"
 #include "support/in_runtime.hpp"
 
 #include <vigil/vigil.hpp>

@@ -1,5 +1,5 @@
 // run and runtime.
-#include "sched/run/process_threads.hpp"
+#include "machine/process_threads.hpp"
 #include "support/in_runtime.hpp"
 #include "support/thread_count.hpp"
 

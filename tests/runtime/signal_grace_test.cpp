@@ -1,7 +1,7 @@
 // The grace that a signal of stop_on gives if options::grace is not named, and the result
 // of run() after a signal.
 #include "sched/run/run_end.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/worker/scheduler.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 

@@ -1,6 +1,6 @@
 // Handlers that a program installs while a runtime runs.
 #include "machine/sanitizer.hpp"
-#include "sched/fiber/park.hpp"
+#include "sched/call/park.hpp"
 #include "support/at_rest.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"

@@ -1,6 +1,6 @@
 #include "machine/sanitizer.hpp"
-#include "sched/fiber/park.hpp"
-#include "sched/run/process_signals.hpp"
+#include "sched/call/park.hpp"
+#include "sched/process/process_signals.hpp"
 #include "support/at_rest.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"

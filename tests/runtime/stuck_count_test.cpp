@@ -1,7 +1,7 @@
 // options::stuck_limit: the count of looks without a switch, and the things that wait for
 // a worker.
 #include "base/clock_source.hpp"
-#include "sched/report/stuck_watch.hpp"
+#include "sched/overseer/stuck_watch.hpp"
 #include "support/in_runtime.hpp"
 
 #include <vector>

@@ -1,7 +1,7 @@
 // Helpers that the tests of options::stuck_limit share.
 #pragma once
 
-#include "sched/scheduler.hpp"
+#include "sched/worker/scheduler.hpp"
 #include "support/in_runtime.hpp"
 #include "support/text_of.hpp"
 

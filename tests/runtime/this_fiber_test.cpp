@@ -1,4 +1,4 @@
-#include "sched/fiber/park.hpp"
+#include "sched/call/park.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 

@@ -1,5 +1,5 @@
 // The budget of calls that are served at once: which calls give the worker away, and how.
-// src/sched/turn_budget.hpp
+// src/sched/worker/turn_budget.hpp
 #include "support/in_runtime.hpp"
 
 #include <vigil/clocks.hpp>

@@ -1,7 +1,7 @@
 // Exceptions that leave a `go` fiber or a callback.
 #include "runtime/with_workers.hpp"
 #include "sched/fiber/fiber.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/worker/scheduler.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 #include "support/planted_throw.hpp"

@@ -1,8 +1,8 @@
 // The seam for I/O: a watch over epoll and a timerfd, as an io_context would be, in place
 // of the futex watch.
 #include "base/clock_source.hpp"
-#include "sched/fiber/park.hpp"
-#include "sched/watch.hpp"
+#include "sched/call/park.hpp"
+#include "sched/idle/watch.hpp"
 #include "support/at_rest.hpp"
 #include "support/in_runtime.hpp"
 

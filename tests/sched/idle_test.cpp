@@ -1,4 +1,4 @@
-#include "sched/idle.hpp"
+#include "sched/idle/idle.hpp"
 
 #include "base/clock_source.hpp"
 #include "sched/sleepers.hpp"

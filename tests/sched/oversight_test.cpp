@@ -2,7 +2,7 @@
 // looks.
 // There is no overseer's thread here.
 #include "base/clock_source.hpp"
-#include "sched/idle.hpp"
+#include "sched/idle/idle.hpp"
 #include "sched/sleepers.hpp"
 #include "support/in_runtime.hpp"
 

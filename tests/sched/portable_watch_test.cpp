@@ -1,6 +1,6 @@
 // The watch that needs no futex, in place of the default one. With one worker it is the
 // only thing that ever waits. A build with -Dwatch=portable uses it everywhere.
-#include "sched/watch.hpp"
+#include "sched/idle/watch.hpp"
 #include "support/at_rest.hpp"
 #include "support/in_runtime.hpp"
 

@@ -1,4 +1,4 @@
-#include "sched/run_queue.hpp"
+#include "sched/queue/run_queue.hpp"
 
 #include "support/in_runtime.hpp"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/clock_source.hpp"
-#include "sched/idle.hpp"
+#include "sched/idle/idle.hpp"
 
 namespace vigil::testing_support {
 

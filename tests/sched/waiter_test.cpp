@@ -1,6 +1,6 @@
 #include "sched/wait/waiter.hpp"
 
-#include "sched/fiber/park.hpp"
+#include "sched/call/park.hpp"
 #include "sched/wait/note.hpp"
 #include "support/in_runtime.hpp"
 

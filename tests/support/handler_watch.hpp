@@ -2,8 +2,8 @@
 #pragma once
 
 #include "base/clock_source.hpp"
-#include "sched/scheduler.hpp"
-#include "sched/watch.hpp"
+#include "sched/idle/watch.hpp"
+#include "sched/worker/scheduler.hpp"
 
 #include <algorithm>
 #include <functional>

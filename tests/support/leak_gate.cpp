@@ -4,11 +4,11 @@
 // one that is certain is written to VIGIL_LEAK_GATE, a file, once; tools/leak_gate.py
 // compares that with the list of the tests that leave fibers which wait for ever.
 #include "inspect/stuck_fibers.hpp"
+#include "machine/detached_thread.hpp"
+#include "machine/process_threads.hpp"
 #include "sched/report/fiber_snapshot.hpp"
-#include "sched/run/detached_thread.hpp"
-#include "sched/run/process_threads.hpp"
-#include "sched/run/running_runtimes.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/scheduler.hpp"
 
 #include <vigil/inspect.hpp>
 

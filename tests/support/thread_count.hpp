@@ -1,7 +1,7 @@
 // A thread is listed for a moment after its end, even if it was joined.
 #pragma once
 
-#include "sched/run/process_threads.hpp"
+#include "machine/process_threads.hpp"
 
 #include <chrono>
 #include <cstddef>

@@ -1,6 +1,6 @@
 // The heap before a worker sleeps: idler::leaves_dead_ones().
 #include "runtime/runtime_core.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/worker/scheduler.hpp"
 #include "support/at_rest.hpp"
 #include "support/in_runtime.hpp"
 

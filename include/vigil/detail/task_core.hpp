@@ -106,7 +106,7 @@ class VIGIL_API task_wait {
   class late_start;
 
   // How far the wait has come. `late`: it begins after other tasks, since the count of
-  // the turn has run out (src/sched/turn_budget.hpp). `failed`: so it has begun, and has
+  // the turn has run out (src/sched/worker/turn_budget.hpp). `failed`: so it has begun, and has
   // thrown.
   enum class state : std::uint8_t { none, late, taken, open, failed };
 

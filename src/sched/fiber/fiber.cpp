@@ -1,6 +1,6 @@
 #include "sched/fiber/fiber.hpp"
 
-#include "sched/scheduler.hpp"
+#include "sched/worker/scheduler.hpp"
 
 #include <algorithm>
 

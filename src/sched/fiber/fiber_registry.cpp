@@ -1,6 +1,6 @@
 #include "sched/fiber/fiber_registry.hpp"
 
-#include "sched/worker.hpp"
+#include "sched/worker/worker.hpp"
 
 #include <vigil/error.hpp>
 

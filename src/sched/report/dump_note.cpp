@@ -1,6 +1,6 @@
 #include "sched/report/dump_note.hpp"
 
-#include "sched/run/running_runtimes.hpp"
+#include "sched/report/running_runtimes.hpp"
 
 #include <sched.h>
 

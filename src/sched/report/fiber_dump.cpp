@@ -2,10 +2,10 @@
 
 #include "base/foreign_memory.hpp"
 #include "base/thread_annotations.hpp"
+#include "sched/fiber/fiber_words.hpp"
 #include "sched/report/dump_extension.hpp"
-#include "sched/report/fiber_words.hpp"
-#include "sched/run/process_dump.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/report/process_dump.hpp"
+#include "sched/worker/scheduler.hpp"
 
 #include <algorithm>
 #include <cstddef>

@@ -8,7 +8,7 @@
 #include "sched/fiber/fiber.hpp"
 #include "sched/report/dump_writer.hpp"
 #include "sched/report/fiber_snapshot.hpp"
-#include "sched/run/run_bounds.hpp"
+#include "sched/worker/run_bounds.hpp"
 
 #include <cstddef>
 #include <cstdint>

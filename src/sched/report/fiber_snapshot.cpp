@@ -3,7 +3,7 @@
 #include "base/atomic.hpp"
 #include "base/thread_annotations.hpp"
 #include "machine/sanitizer.hpp"
-#include "sched/run/process_dump.hpp"
+#include "sched/report/process_dump.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -6,7 +6,7 @@
 #include "machine/jump.hpp"
 #include "machine/stack.hpp"
 #include "sched/fiber/fiber.hpp"
-#include "sched/run/run_bounds.hpp"
+#include "sched/worker/run_bounds.hpp"
 
 #include <cstdint>
 #include <optional>

@@ -3,7 +3,7 @@
 #include "base/foreign_memory.hpp"
 #include "base/thread_annotations.hpp"
 #include "sched/report/fiber_dump.hpp"
-#include "sched/scheduler.hpp"
+#include "sched/worker/scheduler.hpp"
 
 #include <array>
 #include <cstring>

@@ -23,12 +23,12 @@
 //       it the workers
 //
 // So run() never returns with a fiber alive.
-#include "sched/fiber/park.hpp"
-#include "sched/run/outside_work.hpp"
-#include "sched/run/process_fork.hpp"
+#include "sched/call/park.hpp"
+#include "sched/process/process_fork.hpp"
 #include "sched/run/run_end.hpp"
-#include "sched/run/signal_hub.hpp"
-#include "sched/timer_seam.hpp"
+#include "sched/wait/timer_seam.hpp"
+#include "sched/worker/outside_work.hpp"
+#include "sched/worker/signal_hub.hpp"
 
 #include <vigil/error.hpp>
 

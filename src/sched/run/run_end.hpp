@@ -14,7 +14,7 @@
 #include "base/spinlock.hpp"
 #include "sched/fiber/end_listener.hpp"
 #include "sched/fiber/fiber_registry.hpp"
-#include "sched/run/run_state.hpp"
+#include "sched/fiber/run_state.hpp"
 #include "sched/run/runtime_part.hpp"
 #include "sched/run/side_call.hpp"
 #include "sched/wait/cancel_tree.hpp"

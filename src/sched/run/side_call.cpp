@@ -2,9 +2,9 @@
 
 #include "base/assert.hpp"
 #include "sched/fiber/end_listener.hpp"
-#include "sched/idle.hpp"
-#include "sched/report/fiber_words.hpp"
-#include "sched/run/outside_work.hpp"
+#include "sched/fiber/fiber_words.hpp"
+#include "sched/idle/idle.hpp"
+#include "sched/worker/outside_work.hpp"
 
 #include <optional>
 #include <thread>

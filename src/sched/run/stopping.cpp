@@ -12,14 +12,14 @@
 // it has looked there. When their time has passed they look once more, for a grace that
 // was announced meanwhile.
 #include "base/assert.hpp"
-#include "sched/fiber/park.hpp"
+#include "machine/signal_name.hpp"
+#include "sched/call/park.hpp"
+#include "sched/fiber/fiber_words.hpp"
 #include "sched/fiber/visitors.hpp"
 #include "sched/report/dump_writer.hpp"
 #include "sched/report/fiber_dump.hpp"
-#include "sched/report/fiber_words.hpp"
 #include "sched/run/run_end.hpp"
-#include "sched/run/signal_hub.hpp"
-#include "sched/run/signal_name.hpp"
+#include "sched/worker/signal_hub.hpp"
 
 #include <algorithm>
 #include <new>

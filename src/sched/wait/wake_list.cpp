@@ -1,7 +1,7 @@
 #include "sched/wait/wake_list.hpp"
 
-#include "sched/scheduler.hpp"
-#include "sched/worker.hpp"
+#include "sched/worker/scheduler.hpp"
+#include "sched/worker/worker.hpp"
 
 namespace VIGIL_DETAIL {
 

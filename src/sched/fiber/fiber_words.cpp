@@ -1,0 +1,39 @@
+#include "sched/fiber/fiber_words.hpp"
+
+#include "sched/fiber/written_name.hpp"
+#include "sched/report/fiber_dump.hpp"
+
+namespace VIGIL_DETAIL {
+
+fiber_words::fiber_words(std::uint64_t id, const char* name, const char* place) noexcept {
+  char digits[21] = {};
+  std::size_t i = sizeof digits - 1;
+  do {
+    digits[--i] = static_cast<char>('0' + id % 10);
+    id /= 10;
+  } while (id != 0);
+  put("fiber ");
+  put(digits + i);
+  const bool is_named = name[0] != '\0';
+  if (is_named || place != nullptr) {
+    put(" (");
+    if (is_named) put(written_name(name).text());
+    if (is_named && place != nullptr) put(", ");
+    if (place != nullptr) {
+      put("started at ");
+      put(place);
+    }
+    put(")");
+  }
+  text_[size_] = '\0';
+}
+
+void fiber_words::put(const char* part) noexcept {
+  while (*part != '\0' && size_ + 1 < sizeof text_)
+    text_[size_++] = *part++;
+}
+
+fiber_words_with_place::fiber_words_with_place(const fiber& f) noexcept
+    : fiber_words(f.identity.id, f.identity.name, place_in_words(f).text) {}
+
+}  // namespace VIGIL_DETAIL

@@ -1,0 +1,195 @@
+#include "sched/idle/idle.hpp"
+
+#include "base/clock_source.hpp"
+
+#include <utility>
+
+namespace VIGIL_DETAIL {
+
+void idle_workers::lie_down(sleeper& s, nanos next, nanos second) noexcept {
+  const lock_guard guard(lock_);
+  choose_place(s);
+  choose_deadline(s, next, second);
+  sleepers_.push_back(s);
+  publish();
+  asleep_.fetch_add(1);
+  looking_.fetch_sub(1);  // last: until here IA2 finds somebody looking
+}
+
+void idle_workers::choose_place(sleeper& s) noexcept {
+  s.in_watch = watcher_ == nullptr;
+  if (s.in_watch) {
+    watcher_ = &s;
+    s.watch = watch_;
+    watch_->prepare();
+  } else {
+    s.note.clear();
+  }
+}
+
+// The next deadline, if no other sleeper has it. Otherwise the second one, if only one
+// has a deadline: then the worker that wakes for the first need wake nobody for the
+// second.
+void idle_workers::choose_deadline(sleeper& s, nanos next, nanos second) noexcept {
+  s.until = never;
+  unsigned with_deadline = 0;
+  nanos covered = never;
+  for (sleeper* other = sleepers_.front(); other != nullptr; other = sleeper_list::next(*other)) {
+    if (other->until == never) continue;
+    ++with_deadline;
+    if (other->until < covered) covered = other->until;
+  }
+  if (covered > next) {
+    s.until = next;
+  } else if (with_deadline < 2) {
+    s.until = second;
+  }
+  s.asked = s.until;
+}
+
+void idle_workers::stay_awake(sleeper& s) noexcept {
+  watch* left = nullptr;
+  {
+    const lock_guard guard(lock_);
+    left = leave_place(s);
+    // A waker may have taken it out already, and counted it as looking.
+    if (s.hook.linked) {
+      remove(s);
+    } else {
+      publish();
+    }
+  }
+  if (left != nullptr) left->after_wait();
+}
+
+// Returns the watch that it was in, if any.
+watch* idle_workers::leave_place(sleeper& s) noexcept {
+  if (!std::exchange(s.in_watch, false)) return nullptr;
+  if (s.watch == watch_) watcher_ = nullptr;
+  return std::exchange(s.watch, nullptr);
+}
+
+void idle_workers::remove(sleeper& s) noexcept {
+  looking_.fetch_add(1);  // first: it will look before it sleeps again
+  sleepers_.remove(s);
+  ++wake_count_;
+  asleep_.fetch_sub(1);
+  publish();
+}
+
+void idle_workers::publish() noexcept {
+  nanos earliest = nobody_sleeps;
+  for (sleeper* s = sleepers_.front(); s != nullptr; s = sleeper_list::next(*s)) {
+    if (earliest == nobody_sleeps || s->until < earliest) earliest = s->until;
+  }
+  earliest_.store(earliest);
+  watched_.store(watcher_ != nullptr);
+}
+
+void idle_workers::wait(sleeper& s, nanos until) noexcept {
+  if (s.in_watch) {
+    s.watch->wait_until(until);
+  } else {
+    s.note.sleep_until(until);
+  }
+}
+
+// Caller: holds the lock, so that the sleeper cannot leave its place, nor another
+// enter the watch, before it is interrupted.
+void idle_workers::rouse(sleeper& s) noexcept {
+  remove(s);
+  if (s.in_watch ? s.watch->interrupt() : s.note.wake()) wake_calls_.add();
+}
+
+// The one whose sleep matters least: without a deadline, or with the latest.
+sleeper* idle_workers::latest() const noexcept {
+  sleeper* found = nullptr;
+  for (sleeper* s = sleepers_.front(); s != nullptr; s = sleeper_list::next(*s)) {
+    // Among equals, the last to lie down: its cache is the warmest.
+    if (found == nullptr || s->until >= found->until) found = s;
+  }
+  return found;
+}
+
+void idle_workers::wake_one_slowly() noexcept {
+  const lock_guard guard(lock_);
+  if (looking_.load() != 0) return;
+  if (sleeper* const s = latest()) rouse(*s);
+}
+
+// Whether the overseer sees to what is left now. If it does not look it is called once
+// something was left several times in a row before, each within one of its looks of the
+// one before: then its looks cost less than as many wake-ups.
+bool idle_workers::leave_to_overseer() noexcept {
+  if (oversight.looks()) return true;
+  const nanos now = monotonic_now();
+  left_in_a_row_ = now - left_at_ < tuning::longest_look ? left_in_a_row_ + 1 : 0;
+  left_at_ = now;
+  return left_in_a_row_ >= traffic_from_ && oversight.call();
+}
+
+bool idle_workers::leave_slowly() noexcept {
+  const lock_guard guard(lock_);
+  if (looking_.load() != 0 || sleepers_.empty()) return false;
+  if (leave_to_overseer()) return true;
+  rouse(*latest());
+  return false;
+}
+
+void idle_workers::cover_slowly(nanos deadline) noexcept {
+  const lock_guard guard(lock_);
+  if (deadline >= earliest_.load() || looking_.load() != 0) return;
+  // The watch is free: its worker is in user code.
+  if (watcher_ == nullptr && leave_to_overseer()) return;
+  // The one with the latest deadline is woken and lies down again with this one.
+  sleeper* const s = latest();
+  if (s->in_watch && s->watch->earlier(deadline)) {
+    s->until = deadline;
+    publish();
+    wake_calls_.add();
+  } else {
+    rouse(*s);
+  }
+}
+
+void idle_workers::wake(sleeper& s) noexcept {
+  const lock_guard guard(lock_);
+  if (s.hook.linked) rouse(s);
+}
+
+void idle_workers::change_watch(watch& w) noexcept {
+  const lock_guard guard(lock_);
+  watch_ = &w;
+  watcher_ = nullptr;
+  publish();
+  for (sleeper* s = sleepers_.front(); s != nullptr; s = sleeper_list::next(*s)) {
+    if (!s->in_watch) continue;
+    rouse(*s);
+    return;
+  }
+  // A worker that sleeps elsewhere may have to go there: nobody is in it.
+  sleeper* const s = latest();
+  if (s != nullptr && looking_.load() == 0) rouse(*s);
+}
+
+std::uint64_t idle_workers::all_asleep(std::size_t workers, nanos now) noexcept {
+  const lock_guard guard(lock_);
+  if (sleepers_.size() != workers) return 0;
+  for (sleeper* s = sleepers_.front(); s != nullptr; s = sleeper_list::next(*s)) {
+    if (s->until <= now) return 0;
+  }
+  return wake_count_;
+}
+
+std::uint64_t idle_workers::wake_count() noexcept {
+  const lock_guard guard(lock_);
+  return wake_count_;
+}
+
+void idle_workers::wake_all() noexcept {
+  const lock_guard guard(lock_);
+  while (sleeper* const s = sleepers_.front())
+    rouse(*s);
+}
+
+}  // namespace VIGIL_DETAIL

@@ -1,0 +1,99 @@
+// overseer: one thread for each run, which notices what the workers are too busy to see.
+//
+// Called by a worker (oversight.hpp), it looks at the work that is left to workers in
+// user code while another one sleeps: ready fibers and callbacks, and a watch that is
+// free although I/O or a deadline is awaited. It wakes a sleeper for work that it finds
+// left at two looks, by a worker that has not switched in between. When nothing is left
+// and nobody has switched since its last look, it rests: it sleeps without a deadline.
+//
+// It runs no fiber, fires no timer, and sleeps to no timer's deadline. In rhythms of
+// their own it looks for stuck workers (stuck_watch) and slow fibers (slow_fibers), and
+// gives back the memory of stacks (stack_decay).
+#pragma once
+
+#include "base/atomic.hpp"
+#include "base/nanos.hpp"
+#include "sched/idle/oversight.hpp"
+#include "sched/worker/worker.hpp"
+
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+namespace VIGIL_DETAIL {
+
+class idle_workers;
+class outside_work;
+class ready_work;
+class slow_fibers;
+class stuck_watch;
+
+// The work that is left to workers in user code, as seen by one look after the other.
+class left_work {
+ public:
+  struct neighbours {
+    const worker_list& workers;
+    const idle_workers& idle;
+    const ready_work& work;
+    const outside_work& outside;
+    const atomic<nanos>& next_deadline;
+  };
+
+  explicit left_work(const neighbours& of) : of_(of), seen_(of.workers.size()) {}
+
+  // Whether something is left now. While a worker looks, nothing is.
+  bool any() const noexcept;
+
+  struct found {
+    bool moved = false;  // a worker has switched since the last look
+    bool some = false;   // something is left
+    bool still = false;  // it was left at the last look already, by one that has not
+  };
+
+  found look() noexcept;
+
+ private:
+  struct one {
+    unsigned long switches = 0;
+    bool had_ready = false;  // at the last look
+  };
+
+  bool is_beside_a_sleeper() const noexcept;
+  bool is_watch_left() const noexcept;
+
+  const neighbours of_;
+  std::vector<one> seen_;
+  bool some_in_common_ = false;  // at the last look
+};
+
+class overseer {
+ public:
+  struct parts {
+    left_work::neighbours of;
+    idle_workers& idle;
+    stuck_watch* stuck;  // nullptr: without that duty
+    slow_fibers* slow;   // the same
+    own_counter& waits;
+    own_counter& looks;
+  };
+
+  // Starts the thread; throws std::system_error, std::bad_alloc.
+  explicit overseer(const parts& from);
+  ~overseer();
+  overseer(const overseer&) = delete;
+  overseer& operator=(const overseer&) = delete;
+
+ private:
+  void has_no_thread() noexcept;
+  void body() noexcept;
+  nanos look_at_left(nanos now) noexcept;
+  nanos look_for_stuck(nanos now) noexcept;
+
+  const parts with_;
+  left_work left_;
+  nanos interval_ = 0;  // 0: it rests
+  nanos next_look_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace VIGIL_DETAIL

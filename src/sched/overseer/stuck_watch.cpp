@@ -1,0 +1,80 @@
+#include "sched/overseer/stuck_watch.hpp"
+
+#include "base/assert.hpp"
+#include "sched/process/process_fork.hpp"
+#include "sched/report/fiber_dump.hpp"
+#include "sched/report/process_dump.hpp"
+#include "sched/worker/scheduler.hpp"
+
+#include <algorithm>
+
+namespace VIGIL_DETAIL {
+namespace {
+
+constexpr nanos shortest_tick = 1'000'000;
+constexpr nanos longest_tick = 500'000'000;
+
+// Looks at each worker's count of switches, for the bounds of its present run,
+// and returns their sum.
+std::uint64_t look_at_runs(const worker_list& workers, nanos now) noexcept {
+  std::uint64_t sum = 0;
+  for (const auto& w : workers) {
+    const unsigned long switches = w->counters.switches.get();
+    run_bounds::span unused;
+    w->ran.look(switches, now, unused);
+    sum += switches;
+  }
+  return sum;
+}
+
+}  // namespace
+
+bool stuck_count::look(nanos now, std::uint64_t switches, bool somebody_waits) noexcept {
+  const bool late = now - last_look_ > tick_ + longest_tick;
+  // If there was no switch in between, a fiber that waits at both looks has waited from
+  // one to the other.
+  counted_ = !late && waited_ && somebody_waits && switches == switches_ ? counted_ + tick_ : 0;
+  last_look_ = now;
+  switches_ = switches;
+  waited_ = somebody_waits;
+  if (reported_ || counted_ < limit_) return false;
+  reported_ = true;
+  return true;
+}
+
+stuck_watch::stuck_watch(const neighbours& of, nanos limit) noexcept
+    : of_(of),
+      limit_(limit),
+      tick_(std::clamp(limit / 4, shortest_tick, longest_tick)),
+      count_(limit, tick_) {}
+
+bool stuck_watch::all_sleep() const noexcept {
+  return of_.idle.asleep() == of_.workers.size();
+}
+
+nanos stuck_watch::look(nanos now) noexcept {
+  if (now < next_tick_) return next_tick_;
+  const std::uint64_t switches = look_at_runs(of_.workers, now);
+  const bool somebody_waits = of_.work.waits_for_a_worker();
+  if (count_.look(now, switches, somebody_waits) && !process_is_exiting()) report();
+  next_tick_ = saturating_add(now, tick_);
+  if (!rest_.look(switches, all_sleep(), somebody_waits)) return next_tick_;
+  if (!of_.idle.oversight.attends_no_more([this] { return all_sleep(); })) return next_tick_;
+  next_tick_ = 0;
+  rest_ = {};
+  return never;
+}
+
+void stuck_watch::report() noexcept {
+  warn(
+      "no worker has switched to another fiber for %.3f s (options::stuck_limit), although a timer "
+      "is due or a fiber is ready. Each of these fibers keeps its worker: it computes, or blocks "
+      "its thread: in a call that blocks (read(), getaddrinfo(), std::this_thread::sleep_for, a "
+      "client library), which belongs into vigil::blocking, in a function-local static or a "
+      "std::call_once whose initialiser waits, or in a std::mutex that is held across a wait. A "
+      "worker whose fiber is not named is kept by a handler of its io_context",
+      static_cast<double>(limit_) / 1e9);
+  process_dump_running(2, of_.workers.front()->sched);
+}
+
+}  // namespace VIGIL_DETAIL

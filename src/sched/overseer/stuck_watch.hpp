@@ -1,0 +1,88 @@
+// stuck_watch: options::stuck_limit, which says once that no worker switches although a
+// fiber waits for one: the workers are blocked, in a function-local static or a
+// std::call_once whose initialiser waits or in a std::mutex, or compute for ever.
+//
+// A stuck worker cannot look, so the overseer looks at the workers' counts of switches,
+// while workers are awake: it stops after some ticks in which all of them slept and no
+// fiber waited, and a worker that gets up rings for it (oversight.hpp).
+// (docs/decisions/0025)
+#pragma once
+
+#include "base/atomic.hpp"
+#include "base/nanos.hpp"
+#include "sched/idle/idle.hpp"
+#include "sched/worker/ready_work.hpp"
+
+#include <cstdint>
+
+namespace VIGIL_DETAIL {
+
+// Counts how long a fiber has waited while no worker has switched, as seen by one look in
+// each tick. It adds up ticks, not time, and begins anew after a look that came late by
+// more than half a second: then the process was stopped, by SIGSTOP or a debugger, and
+// its fibers with it.
+class stuck_count {
+ public:
+  stuck_count(nanos limit, nanos tick) noexcept : limit_(limit), tick_(tick) {}
+
+  // True once, when the limit is reached.
+  bool look(nanos now, std::uint64_t switches, bool somebody_waits) noexcept;
+
+ private:
+  const nanos limit_;
+  const nanos tick_;
+  nanos last_look_ = 0;
+  std::uint64_t switches_ = 0;
+  bool waited_ = false;  // at the last look
+  nanos counted_ = 0;
+  bool reported_ = false;
+};
+
+// Decides whether the run has been at rest for so long that nobody need look at it. One
+// tick is not enough: a program that wakes once a second would ring each time. While a
+// fiber waits it is not at rest: a worker that sleeps in an io_context runs its handlers
+// there, and may never come out.
+class stuck_rest {
+ public:
+  static constexpr int ticks_kept = 8;  // 4 s, unless the limit is below 2 s
+
+  bool look(std::uint64_t switches, bool all_sleep, bool somebody_waits) noexcept {
+    const bool rests = all_sleep && !somebody_waits && switches == switches_;
+    switches_ = switches;
+    ticks_ = rests ? ticks_ + 1 : 0;
+    return ticks_ >= ticks_kept;
+  }
+
+ private:
+  std::uint64_t switches_ = 0;
+  int ticks_ = 0;
+};
+
+class stuck_watch {
+ public:
+  struct neighbours {
+    const worker_list& workers;
+    idle_workers& idle;
+    ready_work& work;
+  };
+
+  // Watches one run. Called by the overseer from then on.
+  stuck_watch(const neighbours& of, nanos limit) noexcept;
+
+  // Looks, if a tick is over. Returns the end of the present one, or `never` if nobody
+  // need look until a worker gets up.
+  nanos look(nanos now) noexcept;
+
+ private:
+  bool all_sleep() const noexcept;
+  void report() noexcept;
+
+  const neighbours of_;
+  const nanos limit_;
+  const nanos tick_;
+  nanos next_tick_ = 0;
+  stuck_count count_;
+  stuck_rest rest_;
+};
+
+}  // namespace VIGIL_DETAIL

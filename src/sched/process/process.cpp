@@ -1,0 +1,167 @@
+#include "sched/process/process.hpp"
+
+#include "base/assert.hpp"
+#include "machine/overflow.hpp"
+#include "sched/process/process_fork.hpp"
+#include "sched/process/process_signals.hpp"
+#include "sched/process/process_terminate.hpp"
+#include "sched/report/fiber_dump.hpp"
+#include "sched/report/process_dump.hpp"
+#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/scheduler.hpp"
+
+#include <csignal>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include <pthread.h>
+#include <sched.h>
+
+namespace VIGIL_DETAIL {
+namespace {
+
+// Guarded by process_lock.
+bool sigquit_is_ours = false;
+struct sigaction earlier_sigquit;
+
+// Async-signal-safe, as the two below are. The handler's mask has SIGPIPE: one that the
+// dump causes, by a pipe that nobody reads, is taken back.
+void on_sigquit(int) {
+  const handler_scope scope;
+  sigset_t pending;
+  ::sigpending(&pending);
+  process_dump(2, dump_place::handler);
+  if (::sigismember(&pending, SIGPIPE) == 1) return;
+  sigset_t broken_pipe;
+  ::sigemptyset(&broken_pipe);
+  ::sigaddset(&broken_pipe, SIGPIPE);
+  const timespec at_once{};
+  ::sigtimedwait(&broken_pipe, nullptr, &at_once);
+}
+
+// For the overflow report.
+const char* describe(const stack& where, char* text, std::size_t size) noexcept {
+  return describe_fiber(where, text, size);
+}
+
+// Called with any lock held.
+void dump_to_stderr() noexcept {
+  process_dump(2, dump_place::handler);
+}
+
+// A handler on another thread may still hold the address of a scheduler whose slot has
+// been emptied.
+void wait_for_handlers() noexcept {
+  while (handlers_inside.load() != 0)
+    ::sched_yield();
+}
+
+}  // namespace
+
+process_guard::process_guard(scheduler& s) {
+  process_check_fork("vigil::run");
+  // Installed before the lock is taken for the first time.
+  static const bool fork_handler = ::pthread_atfork(&before_fork, &in_parent, &in_child) == 0;
+  static_cast<void>(fork_handler);
+  const std::lock_guard guard(process_lock);
+
+  struct exit_mark {
+    ~exit_mark() { process_exits(); }
+  };
+
+  // Notices an exit on a thread that is not a worker, before the runtimes that were there
+  // already are destroyed.
+  static const exit_mark mark;
+  runtime_slot& slot = free_slot();
+  slot_ = &slot;
+  std::uint64_t signals = 0;
+  for (const int signal : s.settings().stop_on) {
+    if (signal < 1 || signal > 63) {
+      throw std::invalid_argument("vigil: options::stop_on: " + std::to_string(signal) +
+                                  " is no signal from 1 to 63");
+    }
+    signals |= std::uint64_t{1} << signal;
+  }
+  slot.running.store(&s);
+  try {
+    add_signals(slot, signals);
+  } catch (...) {
+    drop_signals(slot);
+    slot.running.store(nullptr);
+    wait_for_handlers();
+    throw;
+  }
+  install_terminate();
+  if (runtimes_running++ == 0) {
+    set_fatal_hook(&dump_to_stderr);
+    install_overflow_report(&describe);
+  }
+  if (s.settings().dump_on_sigquit && caught[SIGQUIT].users == 0) {
+    struct sigaction present {};
+
+    ::sigaction(SIGQUIT, nullptr, &present);
+    if (is_handler(present, SIG_DFL)) {
+      struct sigaction action {};
+
+      action.sa_handler = &on_sigquit;
+      action.sa_flags = SA_RESTART | SA_ONSTACK;
+      sigfillset(&action.sa_mask);
+      sigquit_is_ours = ::sigaction(SIGQUIT, &action, &earlier_sigquit) == 0;
+    }
+  }
+}
+
+process_guard::~process_guard() {
+  const std::lock_guard guard(process_lock);
+  drop_signals(*slot_);
+  slot_->running.store(nullptr);
+  if (--runtimes_running == 0) {
+    if (sigquit_is_ours) put_back(SIGQUIT, &on_sigquit, earlier_sigquit);
+    sigquit_is_ours = false;
+    remove_overflow_report();
+    remove_terminate();
+    set_fatal_hook(nullptr);
+  }
+  wait_for_handlers();
+}
+
+namespace {
+
+class guarded_thread {
+ public:
+  void begin() {
+    if (guards_ == 0) {
+      signals_.emplace();
+      earlier_slack_ = set_thread_timer_slack(1);
+    }
+    ++guards_;
+  }
+
+  void end() noexcept {
+    if (--guards_ != 0) return;
+    set_thread_timer_slack(earlier_slack_);
+    signals_.reset();
+  }
+
+ private:
+  unsigned guards_ = 0;
+  unsigned long earlier_slack_ = 0;
+  std::optional<alternate_signal_stack> signals_;
+};
+
+thread_local guarded_thread this_guarded_thread;
+
+}  // namespace
+
+thread_guard::thread_guard() {
+  this_guarded_thread.begin();
+}
+
+thread_guard::~thread_guard() {
+  this_guarded_thread.end();
+}
+
+}  // namespace VIGIL_DETAIL

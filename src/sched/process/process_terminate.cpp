@@ -1,0 +1,125 @@
+#include "sched/process/process_terminate.hpp"
+
+#include "base/assert.hpp"
+#include "base/atomic.hpp"
+#include "sched/fiber/fiber.hpp"
+#include "sched/fiber/fiber_words.hpp"
+#include "sched/report/dump_extension.hpp"
+#include "sched/report/dump_writer.hpp"
+#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/worker.hpp"
+
+#include <vigil/error.hpp>
+
+#include <cstdlib>
+#include <exception>
+#include <utility>
+
+namespace VIGIL_DETAIL {
+namespace {
+
+// The handlers that on_terminate() calls at its end; written under process_lock. A
+// handler that the program has put on top of ours stays when the runs end, and may call
+// ours, even when the next run has put ours on top again: the second call goes to what
+// lay below both.
+atomic<std::terminate_handler> below_ours{nullptr};
+atomic<std::terminate_handler> below_both{nullptr};
+bool below_another = false;  // guarded by process_lock; never taken back
+
+// Set once standard error says what ends the program: once is enough.
+atomic<bool> end_is_named{false};
+
+// Says that an exception which nobody has caught ends the program on this fiber.
+void name_uncaught(const fiber& f, const std::exception_ptr& error) noexcept {
+  const fiber_words_with_place who(f);
+  try {
+    std::rethrow_exception(error);
+  } catch (const stopped&) {
+    fatal(
+        "vigil::stopped has left a noexcept function of %s. A wait in a noexcept function, "
+        "destructors included, must be under this_fiber::shield",
+        who.text());
+  } catch (const std::exception& e) {
+    warn("an exception has left %s, or a noexcept function on it, and nobody catches it: %s",
+         who.text(),
+         e.what());
+  } catch (...) {
+    warn(
+        "an exception that is no std::exception has left %s, or a noexcept function on it, and "
+        "nobody catches it",
+        who.text());
+  }
+}
+
+// The same on a worker's own stack, where the only code that is not vigil's is Asio's
+// and the program's handlers.
+void name_uncaught_of_handler(const std::exception_ptr& error) noexcept {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    warn(
+        "an exception has left a handler of the io_context, run by a worker, or a noexcept "
+        "function in it, and nobody catches it: %s",
+        e.what());
+  } catch (...) {
+    warn(
+        "an exception that is no std::exception has left a handler of the io_context, run by a "
+        "worker, or a noexcept function in it, and nobody catches it");
+  }
+}
+
+// Those from which the exception was thrown, unless it was rethrown: nothing has been
+// unwound yet.
+void write_own_frames() noexcept {
+  const dump_extension* const more = installed_extension.load();
+  if (more == nullptr) return;
+  dump_writer out(2);
+  more->write_own_frames(out);
+  out.flush();
+}
+
+[[noreturn]] void on_terminate() {
+  const fiber* const f = current_fiber();
+  if ((f != nullptr || current_worker() != nullptr) && !end_is_named.exchange(true)) {
+    if (const auto error = std::current_exception()) {
+      if (f != nullptr) {
+        name_uncaught(*f, error);
+      } else {
+        name_uncaught_of_handler(error);
+      }
+      write_own_frames();
+    }
+  }
+  thread_local bool again = false;
+  const bool called_by_another = std::exchange(again, true);
+  const std::terminate_handler earlier = (called_by_another ? below_both : below_ours).load();
+  if (earlier != nullptr) earlier();
+  std::abort();
+}
+
+}  // namespace
+
+void process_end_is_named() noexcept {
+  end_is_named.store(true);
+}
+
+// Called for each run, not for the first alone: during another run, which still goes on,
+// the program may have put a handler on top of ours.
+void install_terminate() noexcept {
+  const std::terminate_handler present = std::get_terminate();
+  if (present == &on_terminate) return;
+  if (runtimes_running != 0) below_another = true;
+  if (!below_another) below_both.store(present);
+  below_ours.store(present);
+  std::set_terminate(&on_terminate);
+}
+
+void remove_terminate() noexcept {
+  if (std::get_terminate() == &on_terminate) {
+    std::set_terminate(below_ours.exchange(below_both.load()));
+  } else {
+    below_another = true;
+  }
+}
+
+}  // namespace VIGIL_DETAIL

@@ -1,0 +1,347 @@
+// scheduler::run(): the parts that exist for the length of a run, and the main fiber.
+// How a run ends is in end.cpp.
+#include "base/words.hpp"
+#include "sched/overseer/overseer.hpp"
+#include "sched/overseer/stuck_watch.hpp"
+#include "sched/process/process.hpp"
+#include "sched/process/process_fork.hpp"
+#include "sched/worker/scheduler.hpp"
+#include "sched/worker/slow_fiber.hpp"
+
+#include <vigil/error.hpp>
+
+#include <cstdio>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <pthread.h>
+
+namespace VIGIL_DETAIL {
+namespace {
+
+// The constructor of each of these classes changes the scheduler for the run, and the
+// destructor takes the change back.
+
+class opened_run {
+ public:
+  explicit opened_run(run_end& end) : end_(end), is_stopped_(end.open_run()) {}
+
+  ~opened_run() { end_.close_run(has_begun_); }
+
+  opened_run(const opened_run&) = delete;
+  opened_run& operator=(const opened_run&) = delete;
+
+  // The run is more than an attempt from here on. A stop that was asked for before the
+  // run begins now, before the main fiber is entered.
+  void begin() noexcept {
+    has_begun_ = true;
+    if (is_stopped_) end_.begin();
+  }
+
+ private:
+  run_end& end_;
+  const bool is_stopped_;
+  bool has_begun_ = false;
+};
+
+// Enters the runtime among all that run.
+class one_of_all {
+ public:
+  explicit one_of_all(scheduler& s) noexcept : sched_(s) {
+    process_count_own_threads(1);
+    if (!sched_.settings().is_observer) sched_.deadlocks.join();
+  }
+
+  // Leaves before it releases the root context: until then another runtime that looks for
+  // a deadlock reads that.
+  ~one_of_all() {
+    if (!sched_.settings().is_observer) sched_.deadlocks.leave();
+    if (cancel_node* const node = sched_.end.root.exchange(nullptr)) node->release();
+    process_count_own_threads(-1);
+  }
+
+  one_of_all(const one_of_all&) = delete;
+  one_of_all& operator=(const one_of_all&) = delete;
+
+ private:
+  scheduler& sched_;
+};
+
+// The overseer, and what it looks for.
+class watched_run {
+ public:
+  explicit watched_run(scheduler& s) : sched_(s), workers_(s.workers()) {
+    const scheduler_options& settings = s.settings();
+    if (settings.slow_fiber.count() > 0)
+      slow_ = std::make_unique<slow_fibers>(settings.slow_fiber.count(), workers_.size());
+    if (settings.stuck_limit.count() > 0 && !s.clock.is_virtual())
+      stuck_.emplace(stuck_watch::neighbours{.workers = workers_, .idle = s.idle(), .work = s.work},
+                     settings.stuck_limit.count());
+    const nanos now = monotonic_now();
+    for (const auto& w : workers_) {
+      w->ran.begin(w->counters.switches.get(), now);
+      w->stretches.set(slow_.get());
+    }
+  }
+
+  ~watched_run() {
+    for (const auto& w : workers_)
+      w->stretches.set(nullptr);
+  }
+
+  watched_run(const watched_run&) = delete;
+  watched_run& operator=(const watched_run&) = delete;
+
+  // Starts the overseer, which looks at the workers, their work and the timers at once.
+  // Throws std::system_error.
+  void begin() {
+    const scheduler_options& settings = sched_.settings();
+    const bool stacks_cool = settings.warm_stacks != 0 && !sched_.clock.is_virtual();
+    // A guest keeps to its host's thread, and lets its stacks cool when it rests.
+    if (stuck_ || slow_ || (stacks_cool && !settings.is_guest) || workers_.size() > 1) {
+      overseer_.emplace(overseer::parts{.of = {.workers = workers_,
+                                               .idle = sched_.idle(),
+                                               .work = sched_.work,
+                                               .outside = sched_.outside,
+                                               .next_deadline = sched_.board.next_deadline},
+                                        .idle = sched_.idle(),
+                                        .stuck = stuck_ ? &*stuck_ : nullptr,
+                                        .slow = slow_.get(),
+                                        .waits = sched_.overseer_waits,
+                                        .looks = sched_.overseer_looks});
+    }
+  }
+
+ private:
+  scheduler& sched_;
+  worker_list& workers_;
+  std::unique_ptr<slow_fibers> slow_;
+  std::optional<stuck_watch> stuck_;
+  std::optional<overseer> overseer_;
+};
+
+// The function that run() gives to the main fiber, and how it has ended.
+class main_task {
+ public:
+  main_task(scheduler& s, call_ref body) noexcept : sched_(s), body_(body) {}
+
+  void run(fiber& self) noexcept {
+    if (!sched_.settings().pin_main) let_go(self);
+    const bool returned = call(self, body_);
+    sched_.end.release_user_work(self);
+    sched_.end.note_main_returned();
+    if (returned && sched_.end.waits_for_all()) wait_until_final(self);
+    sched_.end.finish_run(self);
+  }
+
+  bool was_stopped() const noexcept { return stopped_; }  // instead of returning
+
+  void rethrow() {
+    if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));
+  }
+
+ private:
+  // RE0. A stop that ends before_end() did not end the function, so it is not noted.
+  void wait_until_final(fiber& self) noexcept {
+    const auto& before_end = sched_.settings().before_end;
+    bool asks = before_end != nullptr;
+    auto ask = [&] { asks = before_end(); };
+    for (bool waits = true; waits;) {
+      sched_.end.wait_until_all_done(self);
+      if (!asks || sched_.state.phase() != run_phase::running) return;
+      waits = call(self, ask);
+      sched_.end.release_user_work(self);
+      stopped_ = false;
+      current_worker()->yield();  // so that a stop is seen even if it asks for ever
+    }
+  }
+
+  // It was pinned so that no other worker could be the first to enter it.
+  static void let_go(fiber& self) noexcept {
+    self.guards.pins = 0;
+    self.pinned = nullptr;
+  }
+
+  bool call(const fiber& self, const call_ref& body) noexcept {
+    const run_state& state = sched_.state;
+    try {
+      body();
+      return true;
+    } catch (const stopped&) {
+      stopped_ = true;
+    } catch (const cancelled& e) {
+      stopped_ = state.ends_silently(self, e);
+      if (!stopped_) error_ = std::current_exception();
+    } catch (const deadlock& e) {
+      if (!state.ends_silently(e)) error_ = std::current_exception();  // else run() throws its own
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+    return false;
+  }
+
+  scheduler& sched_;
+  const call_ref body_;
+  bool stopped_ = false;
+  std::exception_ptr error_;
+};
+
+// Tells the watch of a run. It may be another one when the run ends.
+class run_of_watch {
+ public:
+  explicit run_of_watch(const watch_slot& where) : where_(where) { where_.present().run_begins(); }
+
+  ~run_of_watch() { where_.present().run_ends(); }
+
+  run_of_watch(const run_of_watch&) = delete;
+  run_of_watch& operator=(const run_of_watch&) = delete;
+
+ private:
+  const watch_slot& where_;
+};
+
+constexpr body_table main_table = {
+    [](void* body) { static_cast<main_task*>(*static_cast<void**>(body))->run(*current_fiber()); },
+    [](void*) noexcept {},
+    [](void*) noexcept {},
+    [](void*) noexcept -> void* { return nullptr; }};
+
+}  // namespace
+
+bool scheduler::run(call_ref body) {
+  if (current_fiber() != nullptr) {
+    throw wrong_place(
+        "vigil::run inside a fiber: use go or spawn; a second runtime needs a thread "
+        "of its own");
+  }
+  opened_run opened(end);
+  state.begin();
+  virtual_time.begin_run();
+  const one_of_all running(*this);
+  // A virtual clock may stand still for ever: nobody would give the memory back.
+  const warm_stacks warm(clock.is_virtual() ? 0 : settings_.warm_stacks);
+  watched_run watched(*this);
+  const process_guard process(*this);
+  const run_of_watch in_watch(watches_);
+  main_task task(*this, body);
+  timers_->open();
+  fiber* main = nullptr;
+  try {
+    main = &make_main_fiber(&task);
+    watched.begin();
+    start_workers();
+  } catch (...) {
+    if (main != nullptr) abandon(*main);
+    timers_->abort_open();
+    throw;
+  }
+  opened.begin();
+  end.set_main_fiber(main);
+  start(*main);
+  {
+    const thread_guard thread;
+    workers_[0]->run();
+  }
+  for (const auto& w : workers_)
+    w->join_thread();
+  signals.dismiss_watchers();
+  task.rethrow();
+  if (state.deadlocked()) {
+    throw deadlock(
+        "vigil: deadlock: every fiber was parked, no timer was pending and no outside "
+        "work was announced; the dump has been written to standard error");
+  }
+  return task.was_stopped();
+}
+
+fiber& scheduler::make_main_fiber(void* task) {
+  fiber& f = make_fiber(settings_.main_stack_size,
+                        "main",
+                        sizeof(task),
+                        alignof(void*),
+                        site{"vigil::run", 0},
+                        fiber_role::main);
+  ::new (f.body) void*(task);
+  f.table = &main_table;
+  f.pinned = workers_[0].get();
+  f.guards.pins = 1;
+  return f;
+}
+
+void scheduler::start_workers() {
+  constexpr std::uint32_t wait = 0;
+  constexpr std::uint32_t go = 1;
+  constexpr std::uint32_t give_up = 2;
+  gate_.store(wait);
+  const auto open_gate = [this](std::uint32_t order) {
+    gate_.store(order);
+    for (std::size_t i = 1; i < workers_.size(); ++i)
+      words::wake_one(gate_);
+  };
+  // Returns how many threads there were, this one included.
+  const auto send_home = [&] {
+    open_gate(give_up);
+    std::size_t started = 1;
+    for (const auto& w : workers_)
+      started += w->join_thread() ? 1 : 0;
+    return started;
+  };
+  try {
+    for (std::size_t i = 1; i < workers_.size(); ++i) {
+      worker* const w = workers_[i].get();
+      w->start_thread([this, w] {
+        char name[16];
+        std::snprintf(name, sizeof name, "vigil/%u", w->index);
+        ::pthread_setname_np(::pthread_self(), name);
+        while (gate_.load() == wait)
+          words::wait(gate_, wait, never);
+        if (gate_.load() == give_up) return;
+        const thread_guard thread;
+        w->run();
+      });
+    }
+  } catch (const std::system_error& e) {
+    const std::size_t started = send_home();
+    throw std::system_error(e.code(),
+                            "vigil::run: worker thread " + std::to_string(started + 1) + " of " +
+                                std::to_string(workers_.size()) +
+                                " cannot be started; ask for fewer in options::workers, or raise "
+                                "the limit on threads (ulimit -u, cgroup pids.max)");
+  } catch (...) {  // std::bad_alloc
+    send_home();
+    throw;
+  }
+  // The workers count as looking from now on: work that the main fiber makes before their
+  // threads have come up is for them.
+  for (std::size_t i = 1; i < workers_.size(); ++i)
+    workers_[i]->idler.start_looking();
+  open_gate(go);
+}
+
+void scheduler::start_system_fiber(const char* name, system_fibers::duty of, void* argument) {
+  struct call {
+    system_fibers::duty of;
+    void* argument;
+  };
+
+  fiber& f = make_fiber(0, name, sizeof(call), alignof(call), site{"vigil", 0}, fiber_role::runner);
+  ::new (f.body) call{of, argument};
+  static constexpr body_table table = {[](void* body) {
+                                         const call& c = *static_cast<call*>(body);
+                                         c.of(c.argument, *current_fiber());
+                                       },
+                                       [](void*) noexcept {},
+                                       [](void*) noexcept {},
+                                       [](void*) noexcept -> void* { return nullptr; }};
+  f.table = &table;
+  f.life.handle.store(handle_state::detached);
+  fibers.count_system(1);
+  adopt(f);
+  make_runnable(f);
+}
+
+}  // namespace VIGIL_DETAIL

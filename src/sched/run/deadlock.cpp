@@ -1,0 +1,231 @@
+// How a state in which nothing can ever happen again is found, and what is done then.
+//
+// The danger. A runtime whose workers all sleep, with nothing pending, may still be woken
+// by a fiber of another runtime, which is about to sleep itself.
+//
+// The rule. All runtimes that run are looked at together, under one lock, by the worker
+// that is the last of its runtime to lie down, and by the thread whose run has ended: the
+// last of these finds all others at rest.
+//
+//   DL1 each: all workers sleep, the caller's too (all_asleep), before any look
+//       at what is pending
+//   DL2 each: nothing is pending, and no worker has got up since DL1 (looks_stuck)
+//
+// Between the last DL1 and the first DL2 all workers of the process slept at once. A
+// worker that readies a fiber in another runtime takes a sleeper out there, or meets a
+// worker that is awake, before it lies down itself. So nothing was on its way, and only
+// threads from outside can still change what DL2 reads. Those announce themselves as
+// outside work, or the policy only warns. On virtual time the one worker lies down before
+// it looks as well.
+#include "sched/run/deadlock.hpp"
+
+#include "base/assert.hpp"
+#include "machine/process_threads.hpp"
+#include "sched/idle/idle.hpp"
+#include "sched/idle/watch_slot.hpp"
+#include "sched/report/fiber_dump.hpp"
+#include "sched/report/process_dump.hpp"
+#include "sched/run/run_end.hpp"
+#include "sched/wait/cancel_tree.hpp"
+#include "sched/worker/outside_work.hpp"
+#include "sched/worker/ready_work.hpp"
+#include "sched/worker/signal_hub.hpp"
+
+#include <mutex>
+
+namespace VIGIL_DETAIL {
+namespace {
+
+// Guards the list, and keeps each runtime in it from ending its run. Taken when a run
+// begins or ends, and when all of a runtime sleeps with nothing pending.
+std::mutex all_lock;
+
+list<deadlock_finder, &deadlock_finder::among_all> all_finders;
+
+// Calls f with each runtime until one call returns false. True if none did.
+template <class F>
+bool for_all(F&& f) noexcept {
+  for (deadlock_finder* one = all_finders.front(); one != nullptr;
+       one = decltype(all_finders)::next(*one)) {
+    if (!f(*one)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+// The last worker lies down without a deadline first, and then looks; here it is the
+// other way round. All sequentially consistent, so one sees the other. In two cases a
+// deadline does not matter: on virtual time it does not end the worker's sleep, and at
+// the end of a deadlocked run it is the stop limit, which need not be waited for
+// (can_only_give_up).
+void deadlock_finder::look_again() noexcept {
+  const bool may_rest =
+      of_.clock.is_virtual() || of_.next_deadline.load() == never || of_.state.deadlocked();
+  if (may_rest && of_.idle.asleep() == of_.workers.size()) of_.idle.wake_all();
+}
+
+void deadlock_finder::join() noexcept {
+  const std::lock_guard guard(all_lock);
+  warned_.store(false);
+  all_finders.push_back(*this);
+}
+
+// A runtime that waits for this one waits for ever from now on, unless another goes on.
+void deadlock_finder::leave() noexcept {
+  const std::lock_guard guard(all_lock);
+  all_finders.remove(*this);
+  if (!all_finders.empty()) look_at_all();
+}
+
+void deadlock_finder::look() noexcept {
+  // Looks without the lock first: most often it is this runtime that goes on.
+  const std::uint64_t asleep = of_.idle.all_asleep(of_.workers.size(), monotonic_now());
+  if (asleep == 0 || !looks_stuck(asleep)) return;
+  const std::lock_guard guard(all_lock);
+  look_at_all();
+}
+
+// `asleep` is the answer of all_asleep(). All looks here lie between that call and the
+// last line, which finds that no worker has got up.
+bool deadlock_finder::looks_stuck(std::uint64_t asleep) const noexcept {
+  if (of_.settings.is_guest) return false;
+  if (of_.fibers.alive() == 0 || of_.outside.any()) return false;
+  // The worker has tidied: the word is `never` even if a pending timer never comes due.
+  if (of_.next_deadline.load() != never) return false;
+  if (of_.work.any() || of_.work.any_pinned() || of_.signals.is_watched()) return false;
+  // Such a signal ends the waits for the end of the run.
+  if (of_.end.waits_for_stop_signal()) return false;
+  // So does a handler in the io_context that calls request_stop(); Asio does not say
+  // whether there is one.
+  if (waits_for_request() && of_.watches.present().knows_io()) return false;
+  const run_phase phase = of_.state.phase();
+  if (phase != run_phase::running && phase != run_phase::ending) return false;
+  if (of_.state.deadlocked()) return false;
+  return of_.idle.wake_count() == asleep;
+}
+
+// Caller: holds all_lock.
+void deadlock_finder::look_at_all() noexcept {
+  const nanos now = monotonic_now();
+  const bool all_rest = for_all([now](deadlock_finder& one) {
+    const std::size_t workers = one.of_.workers.size();
+    one.seen_asleep_ = one.of_.idle.all_asleep(workers, now);  // DL1
+    return one.seen_asleep_ != 0;
+  });
+  const auto all_look_stuck = [] {
+    return for_all([](deadlock_finder& one) { return one.looks_stuck(one.seen_asleep_); });  // DL2
+  };
+  if (!all_rest || !all_look_stuck()) return;
+  std::size_t workers = 0;
+  bool is_news = false;
+  bool somebody_ends = false;
+  for_all([&](deadlock_finder& one) {
+    workers += one.of_.workers.size();
+    is_news = is_news || !one.warned_.load();
+    run_end& end = one.of_.end;
+    if (end.waits_for_all() && end.all_done()) {
+      end.something_ended();  // the thread that took the last thing away does so, too
+      somebody_ends = true;
+    }
+    return true;
+  });
+  if (!is_news || somebody_ends) return;
+  // A thread of the program's may have readied a fiber and ended since. Once there is no
+  // such thread, nothing seen here can change any more.
+  const bool alone = process_has_only(workers);
+  const auto none_hears_threads = [] {
+    return for_all([](deadlock_finder& one) { return !one.hears_threads(); });
+  };
+  if (!alone && !none_hears_threads()) return;
+  if (all_look_stuck()) report(alone);
+}
+
+// Whether a fiber waits in the channel of the root context's end: for request_stop().
+bool deadlock_finder::waits_for_request() const noexcept {
+  const cancel_node* const top = of_.end.root.load();
+  return top != nullptr && top->is_awaited();
+}
+
+// Whether a fiber waits for a request_stop(), which any thread of the program's may call.
+bool deadlock_finder::hears_threads() const noexcept {
+  return !of_.clock.is_virtual() && waits_for_request();
+}
+
+bool deadlock_finder::is_fatal(bool alone) const noexcept {
+  const on_deadlock policy = of_.settings.deadlock;
+  return policy == on_deadlock::fatal ||
+         (policy == on_deadlock::automatic && (alone || of_.clock.is_virtual()));
+}
+
+// Caller: holds all_lock; every runtime is stuck, at least one of them unreported.
+void deadlock_finder::report(bool alone) noexcept {
+  bool one_is_fatal = false;
+  bool one_goes_on = false;
+  for_all([&](deadlock_finder& one) {
+    if (one.warned_.exchange(true)) return true;
+    if (one.is_fatal(alone)) {
+      one.of_.state.note_deadlock();
+      one_is_fatal = true;
+    } else {
+      one_goes_on = true;
+    }
+    return true;
+  });
+  if (all_finders.size() > 1)
+    warn("the %zu runtimes that run are stuck, on themselves or on each other:",
+         all_finders.size());
+  if (one_is_fatal) {
+    warn(
+        "deadlock: every fiber is parked, no timer is pending and no outside work is announced; "
+        "nothing can ever happen again");
+  }
+  if (one_goes_on) {
+    warn(
+        "every fiber is parked, no timer is pending and no outside work is announced: unless "
+        "another thread of the program does something, nothing will ever happen again (announce "
+        "such work with runtime::make_work_guard)");
+  }
+  process_dump(2, dump_place::program);
+  for_all([](deadlock_finder& one) {
+    if (one.of_.state.deadlocked()) one.of_.end.begin_by_deadlock();
+    return true;
+  });
+}
+
+// --- the end of a deadlocked run
+//
+// The stop has unwound the fibers that it can, and others have taken the locks that these
+// let go of. If all rest again, and only the stop limit is to come, then each fiber left
+// waits for a lock of another one that is left, or for something that never comes. So all
+// waits for locks are ended as well: which of them form the ring is not known, since a
+// mutex does not know its owner. This is repeated as often as it finds some; fibers left
+// after that are for the stop limit.
+//
+// The run is not given up before the limit: a thread from outside that is no longer
+// outside work may have claimed the main fiber's wait, and not readied it yet. Such a
+// wait is never one for a lock: the thread takes away the last fiber, timer or call for
+// which the main fiber waits (end_listener).
+
+bool deadlock_finder::can_only_give_up(std::uint64_t asleep) const noexcept {
+  // The worker that stops all may count as asleep. It starts the stopper afterwards, so
+  // the workers rest, and look, once more after that.
+  if (!of_.state.deadlocked() || !of_.state.all_stopped()) return false;
+  if (of_.state.phase() != run_phase::stopping || of_.outside.any()) return false;
+  const nanos limit = of_.state.gives_up_at();
+  if (limit == 0 || of_.next_deadline.load() < limit || of_.signals.is_watched()) return false;
+  if (!of_.clock.is_virtual() && of_.work.any()) return false;
+  return !of_.work.any_pinned() && of_.idle.wake_count() == asleep;
+}
+
+bool deadlock_finder::end_lock_waits() noexcept {
+  bool some = false;
+  of_.fibers.for_each([&some](fiber& f) {
+    if (!f.self.claim_deadlock()) return;
+    f.self.deliver();
+    some = true;
+  });
+  return some;
+}
+
+}  // namespace VIGIL_DETAIL

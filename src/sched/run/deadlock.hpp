@@ -1,0 +1,79 @@
+// deadlock_finder: finds out that nothing can ever happen again, and ends the run then.
+// There is one for each runtime; they look at all runtimes together, by the rule in
+// deadlock.cpp.
+#pragma once
+
+#include "base/atomic.hpp"
+#include "base/clock_source.hpp"
+#include "base/intrusive_list.hpp"
+#include "base/nanos.hpp"
+#include "sched/worker/worker.hpp"
+
+#include <cstdint>
+
+namespace VIGIL_DETAIL {
+
+class fiber_registry;
+class idle_workers;
+class outside_work;
+class ready_work;
+class run_end;
+class run_state;
+class signal_hub;
+class watch_slot;
+struct scheduler_options;
+
+class deadlock_finder {
+ public:
+  struct parts {
+    const scheduler_options& settings;
+    const clock_source& clock;
+    idle_workers& idle;
+    const worker_list& workers;
+    const atomic<nanos>& next_deadline;
+    const ready_work& work;
+    run_state& state;
+    run_end& end;
+    fiber_registry& fibers;
+    const outside_work& outside;
+    const signal_hub& signals;
+    const watch_slot& watches;
+  };
+
+  explicit deadlock_finder(const parts& of) noexcept : of_(of) {}
+
+  // Called when a run begins and ends.
+  void join() noexcept;
+  void leave() noexcept;
+
+  // Caller: the last worker to lie down, once it has.
+  void look() noexcept;
+
+  // Called when something has gone that may have hidden a deadlock: has the workers look,
+  // if none of them would otherwise. Any thread.
+  void look_again() noexcept;
+
+  // Whether a run that ends by a deadlock has nothing left but the stop limit, once the
+  // fibers that the stop has woken rest again. `asleep` is the answer of
+  // idle_workers::all_asleep().
+  bool can_only_give_up(std::uint64_t asleep) const noexcept;
+  // Called then: ends all waits for locks and readies the fibers; true if there were any.
+  // Caller: a worker that is not counted as asleep, so that no other one looks meanwhile.
+  bool end_lock_waits() noexcept;
+
+  list_hook<deadlock_finder> among_all;  // guarded by deadlock.cpp's lock
+
+ private:
+  bool looks_stuck(std::uint64_t asleep) const noexcept;
+  bool is_fatal(bool alone) const noexcept;
+  bool waits_for_request() const noexcept;
+  bool hears_threads() const noexcept;
+  static void look_at_all() noexcept;
+  static void report(bool alone) noexcept;
+
+  const parts of_;
+  atomic<bool> warned_{false};     // a deadlock was reported in this run
+  std::uint64_t seen_asleep_ = 0;  // guarded by deadlock.cpp's lock
+};
+
+}  // namespace VIGIL_DETAIL

@@ -1,0 +1,110 @@
+// idler: how a worker that has nothing to run looks, lies down and gets up: its side of
+// the protocol in idle.hpp.
+//
+//   running ──▶ looking ──▶ lying down ──▶ asleep
+//      ▲         │   ▲          │            │
+//      └─────────┘   └──────────┴────────────┘
+//        found
+//
+// A worker counts as looking from start_looking() until stop_looking(), except from
+// lying down (IS1) to getting up. In between it rests each time it has found nothing, and
+// then looks around again.
+//
+// Invariants
+//   - looking_ is true exactly while the worker is between the two calls, so that
+//     idle_workers counts it once.
+//   - It never sleeps without its last look, sees_work(), after it has published that
+//     it sleeps (IS2).
+//   - just_woke_ is true from a sleep to the fiber, or the lack of one, that follows: each
+//     wake-up is counted once, as useful or needless.
+//
+// The worker's thread alone uses it, except start_looking() before that thread runs,
+// and the note of place(), which others wake. It has no lock of its own.
+#pragma once
+
+#include "base/atomic.hpp"
+#include "base/nanos.hpp"
+#include "sched/idle/idle.hpp"
+#include "sched/worker/worker_counters.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace VIGIL_DETAIL {
+
+class clock_turns;
+class deadlock_finder;
+class pinned_inbox;
+class ready_work;
+class run_state;
+class signal_hub;
+class timer_seam;
+
+class idler {
+ public:
+  struct parts {
+    idle_workers& idle;
+    const ready_work& work;
+    deadlock_finder& deadlocks;
+    const signal_hub& signals;
+    const run_state& state;
+    const atomic<nanos>& next_deadline;
+    const std::size_t workers;  // how many there are
+    const bool is_virtual;
+    // Its worker's own.
+    const pinned_inbox& inbox;
+    clock_turns& turns;
+    worker_counters& counters;
+  };
+
+  explicit idler(const parts& of) noexcept : of_(of) {}
+
+  bool is_looking() const noexcept { return looking_; }
+
+  // The worker counts as looking from now on, even before its thread does.
+  void start_looking() noexcept;
+
+  // Called before user code is entered, which takes so many callbacks. True if others
+  // sleep: the caller then covers the next deadline.
+  bool stop_looking(std::size_t callbacks) noexcept;
+
+  // Called when there is work for another worker. `is_one`: it is one fiber, which most
+  // likely goes on here as soon as the present one waits for it.
+  void share(bool is_one) noexcept;
+
+  // Called when the run is over: no other worker need be woken.
+  void end_looking() noexcept {
+    if (std::exchange(looking_, false)) of_.idle.stop_looking();
+  }
+
+  // Caller: looks, and has found nothing to run. Returns when it is time to look again.
+  void rest(timer_seam& timers) noexcept;
+
+  // Called when a fiber was found.
+  void found_one() noexcept {
+    if (std::exchange(just_woke_, false)) of_.counters.wakes_useful.add();
+  }
+
+  // The last look (IS2): whether the worker must not sleep. Caller: has lain down.
+  bool sees_work() noexcept;
+
+  sleeper& place() noexcept { return place_; }
+
+ private:
+  bool lie_down(timer_seam& timers) noexcept;
+  void stay_awake() noexcept;
+  void sleep(nanos now) noexcept;
+  bool must_end_lock_waits(std::uint64_t& none_left) noexcept;
+  bool ends_lock_waits(std::uint64_t wake_count) noexcept;
+  nanos not_before(nanos now) noexcept;
+  void woke_in_vain() noexcept;
+
+  const parts of_;
+  sleeper place_;
+  bool looking_ = false;
+  bool just_woke_ = false;
+  std::uint32_t short_sleeps_ = 0;  // in a row
+};
+
+}  // namespace VIGIL_DETAIL

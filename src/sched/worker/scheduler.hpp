@@ -1,0 +1,220 @@
+// scheduler: one runtime's workers and fibers, put together from parts.
+//
+// Each part is a class that owns its state, with its lock and its rule in its own header;
+// it is given its neighbours when it is made, and none holds the scheduler. The scheduler
+// itself keeps the way of a fiber: it is made, queued, handed to a worker, and ends.
+#pragma once
+
+#include "base/atomic.hpp"
+#include "base/clock_source.hpp"
+#include "sched/fiber/fiber.hpp"
+#include "sched/fiber/fiber_registry.hpp"
+#include "sched/fiber/run_state.hpp"
+#include "sched/fiber/scheduler_options.hpp"
+#include "sched/fiber/visitors.hpp"
+#include "sched/idle/idle.hpp"
+#include "sched/idle/watch_slot.hpp"
+#include "sched/queue/injection_queue.hpp"
+#include "sched/record/shared_event_log.hpp"
+#include "sched/report/dump_note.hpp"
+#include "sched/run/deadlock.hpp"
+#include "sched/run/run_end.hpp"
+#include "sched/run/side_call.hpp"
+#include "sched/run/virtual_time.hpp"
+#include "sched/wait/timer_seam.hpp"
+#include "sched/worker/outside_work.hpp"
+#include "sched/worker/ready_work.hpp"
+#include "sched/worker/signal_hub.hpp"
+#include "sched/worker/timer_board.hpp"
+#include "sched/worker/worker.hpp"
+
+#include <vigil/detail/callable.hpp>
+#include <vigil/detail/config.hpp>
+#include <vigil/fwd.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+
+namespace VIGIL_DETAIL {
+
+class dump_writer;
+class side_pool;  // of the blocking layer
+
+class scheduler final : private system_fibers {
+ public:
+  // The watch is the futex one if none is given.
+  explicit scheduler(const scheduler_options& settings, std::unique_ptr<watch> w = nullptr);
+  ~scheduler();
+  scheduler(const scheduler&) = delete;
+  scheduler& operator=(const scheduler&) = delete;
+
+  // Attaches the timer service. Called before run().
+  void attach(timer_seam& seam) noexcept { timers_ = &seam; }
+
+  // Runs `body` as the main fiber until it has returned and every fiber has ended.
+  // Rethrows the exception that left it; throws deadlock as run() promises. Returns true
+  // if a stop ended the body.
+  bool run(call_ref body);
+
+  // --- fibers
+  // Throws as new_fiber promises.
+  fiber& make_fiber(std::size_t stack_size,
+                    std::string_view name,
+                    std::size_t body_size,
+                    std::size_t body_align,
+                    const site& from,
+                    fiber_role role);
+  void start(fiber& f) noexcept;    // registers it and makes it ready
+  void adopt(fiber& f) noexcept;    // registers it only (system fibers)
+  void abandon(fiber& f) noexcept;  // made, never started
+  void retire(fiber& f) noexcept;   // adopted, never entered
+  // Readies several parked fibers: all become findable, then one worker is woken.
+  void ready_all(fiber_chain& chain) noexcept;
+
+  // Makes f run: the scheduler's half of ready(). Nothing else may keep the calling
+  // thread inside the runtime: once f is in a queue, it may end the run while the thread
+  // is still here.
+  void make_runnable(fiber& f, turn when = turn::next) noexcept;
+  // Queues fibers that were made ready outside the workers, all at once.
+  void inject(fiber_chain& chain) noexcept;
+  // Wakes a worker, if need be, for work that is findable now.
+  void work_added() noexcept;
+  void work_added_here(worker& w) noexcept;  // in the calling worker's own queue
+
+  // The function of f has returned. Called on its own stack, as its last act: a joiner
+  // may go on while f leaves. The stack is the run's until ended().
+  void finish(fiber& f) noexcept;
+  void ended(fiber& f) noexcept;  // off its stack, after its last switch
+
+  // --- timers
+  timer_seam& timers() noexcept { return *timers_; }
+
+  // Where threads that are no workers count themselves while they are in a call.
+  visitors& inside() noexcept { return visitors_; }
+
+  // When a busy worker looks for I/O next; never, if the watch knows none. Written
+  // by workers, a hint: two may look at once, and each turn counter looks as well.
+  alignas(cache_line) atomic<nanos> next_poll{never};
+
+  // --- where idle workers wait
+  const watch_slot& watches() const noexcept { return watches_; }
+
+  watch& present_watch() const noexcept { return watches_.present(); }
+
+  // Changes the watch, once in the scheduler's life, while workers run and sleep:
+  // false if one was given to the constructor or came first.
+  VIGIL_FOR_IO bool adopt_watch(std::unique_ptr<watch> w);
+
+  detail::side_pool* side_pool = nullptr;  // the runtime's own; of the blocking layer
+
+  clock_source clock;
+
+  dump_notes notes;
+
+  std::unique_ptr<shared_event_log> events_outside;  // of threads that are not workers
+
+  // Lists the things that keep exit_when::all_done from ending the run, by kind.
+  void list_holders(dump_writer& out) noexcept;
+
+  const scheduler_options& settings() const noexcept { return settings_; }
+
+  idle_workers& idle() noexcept { return idle_; }
+
+  worker_list& workers() noexcept { return workers_; }
+
+  const worker_list& workers() const noexcept { return workers_; }
+
+  VIGIL_FOR_IO void add_stats(runtime_stats& s) const noexcept;  // async-signal-safe
+
+  unsigned idle_count() const noexcept { return idle_.asleep(); }
+
+  // Counted by the overseer.
+  own_counter overseer_waits;
+  own_counter overseer_looks;
+
+  std::uint64_t number() const noexcept { return number_; }
+
+ private:
+  friend struct debug_layout;
+
+  worker* own_worker() noexcept;
+  void enroll(fiber& f, worker* here) noexcept;
+  stack take_stack(std::size_t size, fiber_role role, worker* here);
+  fiber& make_main_fiber(void* task);
+  void start_workers();
+  void start_system_fiber(const char* name, system_fibers::duty of, void* argument) override;
+
+  // Before the parts that are given some of them.
+  const scheduler_options settings_;
+  const std::uint64_t number_;
+  watch_slot watches_;
+  idle_workers idle_;
+  worker_list workers_;
+  visitors visitors_;
+  timer_seam* timers_ = nullptr;
+
+ public:
+  // --- the parts. Some are given others that come later and keep only their address.
+  // `end` stands before those that take it as its base.
+  timer_board board{{.clock = clock, .idle = idle_, .outside = outside}};
+  run_state state;
+  injection_queue injected;
+  run_end end{{.settings = settings_,
+               .clock = clock,
+               .state = state,
+               .fibers = fibers,
+               .outside = outside,
+               .calls = calls,
+               .signals = signals,
+               .inside = visitors_,
+               .timers = timers_,
+               .starter = *this}};
+  fiber_registry fibers{settings_, end};
+  outside_work outside{idle_, deadlocks, end, visitors_};
+  side_calls calls{clock, idle_, outside, end, visitors_};
+  signal_hub signals{watches_, workers_, deadlocks, visitors_};
+  ready_work work{{.workers = workers_,
+                   .injected = injected,
+                   .signals = signals,
+                   .state = state,
+                   .clock = clock,
+                   .next_deadline = board.next_deadline,
+                   .callbacks_waiting = board.callbacks_waiting,
+                   .timers = timers_}};
+  deadlock_finder deadlocks{{.settings = settings_,
+                             .clock = clock,
+                             .idle = idle_,
+                             .workers = workers_,
+                             .next_deadline = board.next_deadline,
+                             .work = work,
+                             .state = state,
+                             .end = end,
+                             .fibers = fibers,
+                             .outside = outside,
+                             .signals = signals,
+                             .watches = watches_}};
+  detail::virtual_time virtual_time{{.clock = clock,
+                                     .idle = idle_,
+                                     .calls = calls,
+                                     .outside = outside,
+                                     .state = state,
+                                     .end = end,
+                                     .deadlocks = deadlocks,
+                                     .next_deadline = board.next_deadline,
+                                     .timers = timers_},
+                                    settings_.seed};
+
+ private:
+  futex_word gate_{0};  // workers start when all threads exist: 1 run, 2 give up
+};
+
+// The scheduler whose worker the calling thread is; nullptr elsewhere. A function that
+// acts in another runtime is told which: user code that runs meanwhile finds its own.
+VIGIL_FOR_IO scheduler* current_scheduler() noexcept;
+
+// The calling fiber; throws wrong_place with the name of the call elsewhere.
+VIGIL_FOR_IO fiber& require_fiber(const char* call);
+
+}  // namespace VIGIL_DETAIL

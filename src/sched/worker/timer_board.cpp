@@ -1,0 +1,39 @@
+#include "sched/worker/timer_board.hpp"
+
+#include "sched/worker/scheduler.hpp"
+
+namespace VIGIL_DETAIL {
+
+void timer_board::deadline_lowered(nanos deadline, bool parking) noexcept {
+  worker* const w = current_worker();
+  if (of_.clock.is_virtual()) {
+    // The board's worker may sleep while others run, with nothing to come (sleep_alone).
+    if (w == nullptr || &w->sched.board != this) of_.idle.wake_all();
+    return;
+  }
+  if (parking) {
+    // The worker looks once the fiber is off its stack. If it finds user code to run
+    // first, it covers the deadline before it enters that.
+    w->cover_before_user_code = true;
+    return;
+  }
+  of_.idle.cover(deadline);
+}
+
+void timer_board::callbacks_came_due() noexcept {
+  if (of_.idle.asleep() != 0) current_worker()->idler.share(false);
+}
+
+void timer_board::cover() noexcept {
+  if (of_.outside.awaits_io()) of_.idle.staff_watch();
+  of_.idle.cover(next_deadline.load());
+}
+
+void timer_board::cover_owed() noexcept {
+  worker& w = *current_worker();
+  if (!w.cover_before_user_code) return;
+  w.cover_before_user_code = false;
+  cover();
+}
+
+}  // namespace VIGIL_DETAIL

@@ -1,0 +1,204 @@
+// worker: a thread that runs fibers. Its loop is: pick a fiber, enter it, and after the
+// switch back do what the fiber asked for (commit a park, requeue, end). Without a fiber
+// it looks around, steals, and sleeps.
+//
+// If only the next ready fiber needs the worker, the fiber that leaves hands over to it
+// directly, and the second one does what the first asked for, on its own stack, as the
+// first thing there: arrived(). Either way it is done off the stack of the fiber that
+// asked.
+//
+// Its parts own their state; docs/internals/workers.md lists them. The worker's thread
+// alone uses them, except for the functions that say "any thread".
+#pragma once
+
+#include "base/atomic.hpp"
+#include "base/intrusive_list.hpp"
+#include "base/random.hpp"
+#include "base/record_pool.hpp"
+#include "base/spinlock.hpp"
+#include "machine/stack.hpp"
+#include "machine/switch.hpp"
+#include "sched/fiber/fiber.hpp"
+#include "sched/queue/own_queue.hpp"
+#include "sched/queue/pinned_inbox.hpp"
+#include "sched/worker/after_switch.hpp"
+#include "sched/worker/clock_turns.hpp"
+#include "sched/worker/idler.hpp"
+#include "sched/worker/run_bounds.hpp"
+#include "sched/worker/stretch_notes.hpp"
+#include "sched/worker/turn_budget.hpp"
+#include "sched/worker/worker_counters.hpp"
+
+#include <vigil/detail/config.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace VIGIL_DETAIL {
+
+class intake;
+class scheduler;
+class seeded_order;
+
+// Numbers for the fibers that a worker makes: from `next` on, before `last`.
+struct number_block {
+  std::uint64_t next = 0;
+  std::uint64_t last = 0;
+};
+
+class worker {
+ public:
+  worker(scheduler& owner, unsigned index);
+  ~worker();
+  worker(const worker&) = delete;
+  worker& operator=(const worker&) = delete;
+
+  // The loop, on the worker's thread, until the scheduler quits.
+  void run() noexcept;
+
+  // --- from fibers on this worker
+  void leave_to(after_switch step, spinlock* lock = nullptr) noexcept;
+  [[noreturn]] void leave_for_ever_to_end() noexcept;
+  // Called on a fiber's stack, as the first thing after each switch to it.
+  static void arrived() noexcept;
+
+  // For draws of the fibers that run here. On virtual time it is the run's, so that
+  // the seed decides.
+  random& dice() noexcept { return dice_; }
+
+  // Lets the others go first, if there are any.
+  void yield() noexcept;
+
+  // The next yield looks at the clock, though the last look may have been just before.
+  void read_clock_next() noexcept { turns_.read_clock_next(); }
+
+  // The fiber that runs here begins a new stretch, or none runs here now. `left` has left
+  // for it.
+  void new_stretch(const fiber* left = nullptr) noexcept {
+    if (stretches.are_wanted()) [[unlikely]]
+      stretches.note(index, current, left, after_);
+  }
+
+  // The value of std::uncaught_exceptions() for the fiber that runs here.
+  unsigned exceptions_in_flight() const noexcept { return side_->exceptions_in_flight(); }
+
+  // --- from this thread
+  // f goes next on this worker, within the bound of hand-offs (own_queue), or last.
+  void push_next(fiber& f) noexcept { by_seed_ ? push_seeded(f) : queue_.push_next(f); }
+
+  void push_back(fiber& f) noexcept { by_seed_ ? push_seeded(f) : queue_.push_back(f); }
+
+  // Called when a fiber has become ready here: wakes another worker for it, if one
+  // sleeps, at once or in a moment.
+  void share() noexcept { idler.share(has_one()); }
+
+  // Called between pieces of work without a switch in between: what the worker has kept
+  // for that moment is for others now.
+  void keep_no_longer() noexcept;
+
+  // --- from any thread
+  void push_pinned(fiber& f) noexcept;
+
+  bool has_ready() const noexcept { return !queue_.empty(); }
+
+  bool has_one() const noexcept { return queue_.has_one(); }
+
+  bool has_pinned() const noexcept { return inbox_.filled(); }
+
+  // --- from run(), while the worker does not run
+  // The thread of each worker but the first.
+  template <class F>
+  void start_thread(F body) {
+    thread_ = std::thread(std::move(body));
+  }
+
+  // False if it has none.
+  bool join_thread() noexcept {
+    if (!thread_.joinable()) return false;
+    thread_.join();
+    return true;
+  }
+
+  scheduler& sched;
+  const unsigned index;
+  atomic<int> kernel_thread{0};  // in run(): the thread's id, for a signal
+  fiber* current = nullptr;
+  worker_counters counters;
+  turn_budget budget;
+  stretch_notes stretches;
+  stack_cache stacks;
+  record_pool::cache wait_records;      // of the timer layer
+  record_pool::cache callback_records;  // of the timer layer
+  detail::intake* intake = nullptr;     // of the timer layer
+  detail::idler idler;
+  // A fiber armed an earlier deadline while it parked and woke nobody for it: a sleeper
+  // must cover that deadline before user code runs here.
+  bool cover_before_user_code = false;
+  run_bounds ran;  // since when `current` has run
+  number_block fiber_numbers;
+
+ private:
+  // --- choosing
+
+  fiber* pick() noexcept;
+  fiber* look_at_clock() noexcept;
+  fiber* pick_directly() noexcept;
+  fiber* pick_in_order() noexcept;
+  fiber* pick_by_seed() noexcept;
+  void push_seeded(fiber& f) noexcept;
+
+  fiber* pick_pinned() noexcept;
+  fiber* steal() noexcept;
+  bool nothing_else() noexcept;
+
+  // --- running
+
+  void enter(fiber& f) noexcept;
+  void about_to_run(fiber& f) noexcept;
+  void stop_looking() noexcept;
+
+  void leave_for(fiber* next, after_switch step, spinlock* lock) noexcept;
+  void after(fiber& f) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS;
+
+  thread_side* side_ = nullptr;  // on the stack of run()
+  fiber* left_ = nullptr;        // handed over, and waits for arrived()
+  after_switch after_ = after_switch::nothing;
+  spinlock* after_lock_ = nullptr;
+
+  const bool lone_;                              // the only worker: nobody steals from it
+  const std::unique_ptr<seeded_order> by_seed_;  // on virtual time
+  random random_;  // for what the seed of a run on virtual time does not decide
+  own_queue queue_;
+  pinned_inbox inbox_;
+  bool last_was_pinned_ = false;  // the fiber that pick() has returned last
+  bool takes_callback_ = false;   // that one is a runner, entered for a callback
+  clock_turns turns_;
+
+  random& dice_;
+  std::thread thread_;
+};
+
+using worker_list = std::vector<std::unique_ptr<worker>>;
+
+// The worker whose thread this is, nullptr on other threads. It is never inlined and
+// returns a value: compilers keep the address of a thread-local across a switch, after
+// which the fiber may be on another thread. Never keep the result across a park.
+VIGIL_FOR_IO worker* current_worker() noexcept;
+
+// Has the calling thread count as another worker, or none, and returns the one before:
+// for a worker that leaves its thread to others for a while.
+worker* exchange_worker(worker* w) noexcept;
+
+// In a forked child, whose thread stops being a worker: every call finds itself outside
+// a runtime and says why.
+inline void forget_worker_after_fork() noexcept {
+  exchange_worker(nullptr);
+}
+
+// The fiber that is running; nullptr outside one.
+VIGIL_FOR_IO fiber* current_fiber() noexcept;
+
+}  // namespace VIGIL_DETAIL

@@ -1,0 +1,29 @@
+// worker_counters: what one worker has done. Written by its thread, read by any.
+#pragma once
+
+#include "base/atomic.hpp"
+#include "sched/queue/queue_delays.hpp"
+#include "sched/record/event_log.hpp"
+
+#include <cstddef>
+
+namespace VIGIL_DETAIL {
+
+struct worker_counters {
+  // Keeps so many events.
+  worker_counters(std::size_t events, const clock_source& clock)
+      : log(events, clock), queued(log, clock.is_virtual()) {}
+
+  own_counter fibers_started;
+  own_counter switches;
+  own_counter steals;
+  own_counter sleeps_begun;
+  own_counter sleeps_ended;
+  own_counter kernel_waits;
+  own_counter wakes_useful;
+  own_counter wakes_needless;
+  event_log log;
+  queue_delays queued;
+};
+
+}  // namespace VIGIL_DETAIL
