@@ -4,7 +4,7 @@
 #include "harness.hpp"
 #include "inspect_page/page_server.hpp"
 #include "sched/record/record_trigger.hpp"
-#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/running_runtimes.hpp"
 #include "sched/worker/scheduler.hpp"
 
 #include <vigil/inspect.hpp>

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Checks which layer includes which: usage: check_layers.py SOURCE_ROOT
 
-1. A layer of src/ includes only itself and its layers in ALLOWED.
+1. A layer of src/ includes only itself and its layers in ALLOWED. Inside `sched` a room
+includes only itself and the rooms before it in ROOMS; the files directly in sched/ put the
+rooms together.
 2. Only `machine` includes Boost.Context, only `io` and `inspect_page` include Asio, and
 only `inspect_page` Beast; of the rest of Boost the other layers include only the
 containers, and `inspect` JSON.
@@ -49,6 +51,10 @@ ALLOWED = {
     "inspect_page": IO | {"io", "runtime", "inspect"},
 }
 
+# The rooms of sched, from the bottom to the top.
+ROOMS = ["record", "wait", "fiber", "queue", "idle", "worker", "call", "report", "overseer",
+         "run", "process"]
+
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 ASIO = re.compile(r"^(boost/)?asio(/|\.hpp$)")
 
@@ -57,6 +63,11 @@ def includes(path):
     for number, line in enumerate(path.read_text().splitlines(), 1):
         if match := INCLUDE.match(line):
             yield number, match[1], match[2]
+
+
+def storey(parts):
+    """Of a file of sched, given by the parts of its path."""
+    return ROOMS.index(parts[1]) if len(parts) > 2 else len(ROOMS)
 
 
 def code_files(folder):
@@ -70,6 +81,9 @@ def check_private(root, complain):
         if len(parts) == 1:
             continue  # src/*.cpp stand above all layers and put them together
         layer = parts[0]
+        if layer == "sched" and len(parts) > 2 and parts[1] not in ROOMS:
+            complain(path, 1, f"the room '{parts[1]}' is not in the table")
+            continue
         if layer not in ALLOWED:
             complain(path, 1, f"the layer '{layer}' is not in the table")
             continue
@@ -82,6 +96,8 @@ def check_private(root, complain):
                     complain(path, number, f"'{target}' is no layer")
                 elif target != layer and target not in ALLOWED[layer]:
                     complain(path, number, f"{layer} may not include {target}")
+                elif layer == target == "sched" and storey(parts) < storey(name.split("/")):
+                    complain(path, number, f'"{name}" stands above the room {parts[1]}')
             elif ASIO.match(name):
                 if layer not in ("io", "inspect_page"):
                     complain(path, number, "only io and inspect_page include Asio")

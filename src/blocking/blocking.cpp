@@ -1,8 +1,9 @@
 // The functions that the templates of blocking.hpp call.
 #include "base/clock_source.hpp"
 #include "blocking/side_pool.hpp"
+#include "machine/process_state.hpp"
 #include "sched/call/caller.hpp"
-#include "sched/process/process_fork.hpp"
+#include "sched/run_core.hpp"
 
 #include <vigil/blocking.hpp>
 #include <vigil/error.hpp>
@@ -72,7 +73,7 @@ class owned_job {
 // Called when the wait has ended without a result, or never began. Returns true if the
 // function has returned all the same. The pool may be gone.
 bool leave(side_job& job, owned_job& owned) noexcept {
-  const detail::call_fate fate = job.sched->calls.leave(job);
+  const detail::call_fate fate = run_of(*job.sched).calls.leave(job);
   if (fate == detail::call_fate::left) owned.give_away();
   return fate == detail::call_fate::over;
 }
@@ -109,7 +110,7 @@ bool run_blocking(side_pool* given,
   job.from = from;
   pool.prepare();
   self.open(job.waits);
-  sched.calls.begin(job);
+  run_of(sched).calls.begin(job);
   pool.submit(job);
   outcome result = outcome::value;
   try {

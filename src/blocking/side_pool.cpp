@@ -4,6 +4,7 @@
 #include "machine/process_threads.hpp"
 #include "sched/process/process_fork.hpp"
 #include "sched/queue/delay_counters.hpp"
+#include "sched/run_core.hpp"
 
 #include <cerrno>
 #include <cstdlib>
@@ -270,13 +271,13 @@ void side_pool::run(side_job& job, int thread) noexcept {
 // Ends the call: its caller goes on with the record, or has left, and it dies here.
 void side_pool::give_back(side_job& job) noexcept {
   scheduler& sched = *job.sched;
-  if (!sched.calls.returned(job)) return;
+  if (!run_of(sched).calls.returned(job)) return;
   {
     const users_code dies;
     job.table->destroy(job.record);
   }
   delete &job;
-  sched.calls.over();
+  run_of(sched).calls.over();
 }
 
 blocking_stats side_pool::stats() noexcept {

@@ -1,5 +1,6 @@
 #include "cancel/context_core.hpp"
 #include "sched/call/record_here.hpp"
+#include "sched/run_core.hpp"
 #include "timer/timer_service.hpp"
 
 #include <vigil/error.hpp>
@@ -302,10 +303,10 @@ context_core* background() {
   const fiber* const self = current_fiber();
   if (self == nullptr) return kept(plain_background());
   scheduler& sched = *self->sched;
-  cancel_node* root = sched.end.root.load();
+  cancel_node* root = run_of(sched).end.root.load();
   if (root == nullptr) {
     auto* const fresh = new cancel_context(nullptr, site{"vigil::background", 0});
-    if (sched.end.root.compare_exchange_strong(root, fresh)) {
+    if (run_of(sched).end.root.compare_exchange_strong(root, fresh)) {
       root = fresh;
       // The thread that begins the shutdown changes the phase and then looks for the
       // root.

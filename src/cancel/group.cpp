@@ -1,7 +1,7 @@
 #include "cancel/group_core.hpp"
 #include "cancel/object_view.hpp"
+#include "machine/process_state.hpp"
 #include "sched/call/caller.hpp"
-#include "sched/process/process_fork.hpp"
 #include "sched/worker/scheduler.hpp"
 #include "sched/worker/turn_budget.hpp"
 

@@ -2,7 +2,7 @@
 
 #include "base/clock_source.hpp"
 #include "sched/report/dump_writer.hpp"
-#include "sched/run/runtime_part.hpp"
+#include "sched/worker/runtime_part.hpp"
 #include "sched/worker/scheduler.hpp"
 
 #include <algorithm>
@@ -42,7 +42,7 @@ clock_hub::clock_hub(scheduler& s)
       listener_(&tell, this) {}
 
 const std::shared_ptr<clock_hub>& clock_hub::of(scheduler& s) {
-  return s.end.parts_above
+  return s.parts_above
       .find_or_make<clock_part>(runtime_part::kind::clocks,
                                 [&s] { return std::make_unique<clock_part>(s); })
       .hub;
@@ -50,7 +50,7 @@ const std::shared_ptr<clock_hub>& clock_hub::of(scheduler& s) {
 
 nanos clock_hub::now_in(scheduler* s, clock_kind kind) noexcept {
   if (s == nullptr) return read_kernel(kind);
-  if (runtime_part* const made = s->end.parts_above.find(runtime_part::kind::clocks))
+  if (runtime_part* const made = s->parts_above.find(runtime_part::kind::clocks))
     return static_cast<clock_part*>(made)->hub->now(kind);
   return s->clock.is_virtual() ? s->clock.now() : read_kernel(kind);
 }

@@ -3,8 +3,8 @@
 #include "chan/select_core.hpp"
 #include "machine/left_frame.hpp"
 #include "machine/slab_table.hpp"
-#include "sched/report/running_runtimes.hpp"
 #include "sched/wait/case_table.hpp"
+#include "sched/worker/running_runtimes.hpp"
 #include "sched/worker/scheduler.hpp"
 #include "task/task_service.hpp"
 #include "timer/timer_service.hpp"
@@ -241,7 +241,7 @@ struct debug_layout {
   // all_[0], the part of the tasks, points to the beginning of the task_service.
   constexpr void tasks() {
     static_assert(static_cast<int>(runtime_part::kind::tasks) == 0);
-    VIGIL_OFFSET(scheduler, end.parts_above.all_[0]);
+    VIGIL_OFFSET(scheduler, parts_above.all_[0]);
     VIGIL_OFFSET(task_service, all_.first_);
     VIGIL_OFFSET(task_service, runners_.first_);
     VIGIL_OFFSET(task_service::runner, inside);

@@ -2,8 +2,8 @@
 #include "base/atomic.hpp"
 #include "base/clock_source.hpp"
 #include "guest/guest_watch.hpp"
+#include "machine/process_state.hpp"
 #include "runtime/runtime_core.hpp"
-#include "sched/process/process_fork.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/guest.hpp>

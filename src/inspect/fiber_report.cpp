@@ -4,7 +4,7 @@
 #include "inspect/task_walk.hpp"
 #include "sched/report/fiber_dump.hpp"
 #include "sched/report/process_dump.hpp"
-#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/running_runtimes.hpp"
 
 #include <algorithm>
 #include <cstdint>

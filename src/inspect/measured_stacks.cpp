@@ -7,7 +7,7 @@
 #include "sched/fiber/fiber.hpp"
 #include "sched/fiber/stack_sampler.hpp"
 #include "sched/report/fiber_snapshot.hpp"
-#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/running_runtimes.hpp"
 #include "sched/worker/scheduler.hpp"
 
 #include <vigil/inspect.hpp>

@@ -5,7 +5,7 @@
 #include "inspect/valid_utf8.hpp"
 #include "machine/stack.hpp"
 #include "sched/report/fiber_snapshot.hpp"
-#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/running_runtimes.hpp"
 #include "sched/worker/scheduler.hpp"
 
 #include <vigil/inspect.hpp>

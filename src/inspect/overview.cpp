@@ -6,7 +6,7 @@
 #include "sched/report/fiber_dump.hpp"
 #include "sched/report/fiber_snapshot.hpp"
 #include "sched/report/process_dump.hpp"
-#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/running_runtimes.hpp"
 #include "sched/worker/scheduler.hpp"
 #include "timer/timer_service.hpp"
 

@@ -2,7 +2,7 @@
 
 #include "base/foreign_memory.hpp"
 #include "sched/report/fiber_snapshot.hpp"
-#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/running_runtimes.hpp"
 #include "sched/worker/scheduler.hpp"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 #include "inspect/json_text.hpp"
 #include "inspect/report.hpp"
 #include "inspect/symbols.hpp"
-#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/running_runtimes.hpp"
 #include "sched/worker/scheduler.hpp"
 
 #include <cinttypes>

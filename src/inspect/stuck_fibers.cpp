@@ -6,7 +6,7 @@
 #include "machine/process_threads.hpp"
 #include "machine/sanitizer.hpp"
 #include "sched/report/fiber_snapshot.hpp"
-#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/running_runtimes.hpp"
 #include "sched/worker/scheduler.hpp"
 
 #include <cerrno>

@@ -6,7 +6,7 @@
 #include "inspect/symbols.hpp"
 #include "inspect/wait_ways.hpp"
 #include "sched/report/fiber_dump.hpp"
-#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/running_runtimes.hpp"
 #include "sched/worker/scheduler.hpp"
 
 #include <vigil/leaks.hpp>

@@ -3,8 +3,8 @@
 #include "base/atomic.hpp"
 #include "inspect/stopped_threads.hpp"
 #include "machine/slab_table.hpp"
-#include "sched/report/running_runtimes.hpp"
-#include "sched/worker/scheduler.hpp"
+#include "sched/run_core.hpp"
+#include "sched/worker/running_runtimes.hpp"
 #include "sched/worker/worker.hpp"
 #include "sync/holder_word.hpp"
 
@@ -14,7 +14,7 @@ namespace VIGIL_DETAIL {
 
 void stuck_search::add_runtimes() {
   for_each_running([this](const scheduler& s, runtime_slot&) {
-    const cancel_node* const root = s.end.root.load();
+    const cancel_node* const root = run_of(s).end.root.load();
     const bool goes_on = s.state.phase() == run_phase::running;
     runtimes_.push_back({&s, root, goes_on, s.settings().is_observer});
     // These have pointers to fibers, and let nobody act on them.

@@ -1,7 +1,7 @@
 // task_walk: a walk over the tasks of one runtime, for reports.
 #pragma once
 
-#include "sched/run/runtime_part.hpp"
+#include "sched/worker/runtime_part.hpp"
 #include "sched/worker/scheduler.hpp"
 #include "task/shown_tasks.hpp"
 
@@ -14,7 +14,7 @@
 namespace VIGIL_DETAIL {
 
 inline runtime_part* tasks_of(const scheduler& s) noexcept {
-  return s.end.parts_above.find(runtime_part::kind::tasks);
+  return s.parts_above.find(runtime_part::kind::tasks);
 }
 
 // Counts the tasks. Caller: keeps the runtime from ending, as a handler_scope does.

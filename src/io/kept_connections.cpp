@@ -3,8 +3,9 @@
 #include "io/operation.hpp"
 #include "io/outside_wait.hpp"
 #include "sched/call/caller.hpp"
-#include "sched/report/dump_note.hpp"
+#include "sched/fiber/fiber_words.hpp"
 #include "sched/report/fiber_dump.hpp"
+#include "sched/worker/dump_note.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/fiber.hpp>

@@ -2,8 +2,8 @@
 
 #include "base/assert.hpp"
 #include "io/io_watch.hpp"
+#include "machine/process_state.hpp"
 #include "sched/call/caller.hpp"
-#include "sched/process/process_fork.hpp"
 #include "sched/worker/scheduler.hpp"
 
 #include <vigil/error.hpp>

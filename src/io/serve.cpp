@@ -1,5 +1,5 @@
 #include "sched/call/caller.hpp"
-#include "sched/worker/scheduler.hpp"
+#include "sched/run_core.hpp"
 #include "sched/worker/unhandled.hpp"
 
 #include <vigil/error.hpp>
@@ -102,11 +102,11 @@ struct announced_grace::part {
 
 announced_grace::announced_grace(std::chrono::nanoseconds length)
     : part_(new part{*vigil::detail::require_fiber("io::serve").sched, {length.count(), {}}}) {
-  part_->sched.end.announce_grace(part_->request);
+  vigil::detail::run_of(part_->sched).end.announce_grace(part_->request);
 }
 
 announced_grace::~announced_grace() {
-  part_->sched.end.withdraw_grace(part_->request);
+  vigil::detail::run_of(part_->sched).end.withdraw_grace(part_->request);
 }
 
 server::server(const vigil::context& stopping, const serve_limits& limits, const site& from)

@@ -9,8 +9,8 @@
 #include "inspect/symbols.hpp"
 #include "lock_check/next_calls.hpp"
 #include "lock_check/seen_pairs.hpp"
-#include "sched/call/park_check.hpp"
 #include "sched/report/dump_writer.hpp"
+#include "sched/worker/park_check.hpp"
 #include "sched/worker/worker.hpp"
 #include "sync/lock_watch.hpp"
 

@@ -1,7 +1,7 @@
 #include "runtime/runtime_core.hpp"
 
+#include "machine/process_state.hpp"
 #include "machine/signal_name.hpp"
-#include "sched/process/process_fork.hpp"
 
 #include <vigil/error.hpp>
 

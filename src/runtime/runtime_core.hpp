@@ -2,7 +2,7 @@
 #pragma once
 
 #include "blocking/side_pool.hpp"
-#include "sched/worker/scheduler.hpp"
+#include "sched/run_core.hpp"
 #include "timer/timer_service.hpp"
 
 #include <vigil/runtime.hpp>
@@ -30,7 +30,7 @@ class runtime_core {
   runtime_core(const runtime_core&) = delete;
   runtime_core& operator=(const runtime_core&) = delete;
 
-  scheduler sched;
+  run_core sched;
   timer_service& timers;
   std::shared_ptr<outside_gate> gate;
   std::unique_ptr<side_pool> blocking;

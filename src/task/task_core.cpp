@@ -1,8 +1,8 @@
 #include "task/task_core.hpp"
 
 #include "base/assert.hpp"
+#include "machine/process_state.hpp"
 #include "sched/call/caller.hpp"
-#include "sched/process/process_fork.hpp"
 #include "sched/process/process_terminate.hpp"
 #include "sched/report/fiber_snapshot.hpp"
 #include "sched/wait/case_table.hpp"

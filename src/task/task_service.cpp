@@ -16,7 +16,7 @@
 namespace VIGIL_DETAIL {
 
 task_service& task_service::of(scheduler& s) {
-  return s.end.parts_above.find_or_make<task_service>(
+  return s.parts_above.find_or_make<task_service>(
       runtime_part::kind::tasks, [&s] { return std::make_unique<task_service>(s); });
 }
 
@@ -256,7 +256,7 @@ const task_core* task_service::task_on(const fiber& f) noexcept {
 const task_core* task_of_caller() noexcept {
   const fiber* const self = current_fiber();
   if (self == nullptr || self->role != fiber_role::runner) return nullptr;
-  runtime_part* const tasks = current_scheduler()->end.parts_above.find(runtime_part::kind::tasks);
+  runtime_part* const tasks = current_scheduler()->parts_above.find(runtime_part::kind::tasks);
   return tasks == nullptr ? nullptr : static_cast<task_service*>(tasks)->task_on(*self);
 }
 

@@ -17,7 +17,7 @@
 
 #include "base/intrusive_list.hpp"
 #include "base/spinlock.hpp"
-#include "sched/run/runtime_part.hpp"
+#include "sched/worker/runtime_part.hpp"
 #include "sched/worker/scheduler.hpp"
 #include "task/task_core.hpp"
 

@@ -1,5 +1,6 @@
 #include "base/assert.hpp"
 #include "runtime/runtime_core.hpp"
+#include "sched/run_core.hpp"
 #include "sync/lock_watch.hpp"
 
 #include <vigil/detail/sync_core.hpp>
@@ -47,7 +48,7 @@ void run_main(const virtual_options& options, detail::call_ref main) {
   const watched_locks watched;
   runtime rt = detail::runtime_access::over(std::make_unique<detail::runtime_core>(o));
   try {
-    detail::scheduler& sched = detail::runtime_access::core_of(rt).sched;
+    detail::run_core& sched = detail::runtime_access::core_of(rt).sched;
     if (sched.run(main)) detail::throw_main_stopped(sched.end.stop_signal());
   } catch (...) {
     detail::warn("this run on virtual time failed with seed %llu; VIGIL_SEED=%llu replays it",
@@ -60,7 +61,7 @@ void run_main(const virtual_options& options, detail::call_ref main) {
 }  // namespace detail_virtual
 
 void settle() {
-  detail::require_fiber("testing::settle").sched->virtual_time.settle();
+  detail::run_of(*detail::require_fiber("testing::settle").sched).virtual_time.settle();
 }
 
 }  // namespace VIGIL_PUBLIC::testing

@@ -1,4 +1,4 @@
-#include "sched/process/process_fork.hpp"
+#include "machine/process_state.hpp"
 #include "sched/worker/turn_budget.hpp"
 #include "time/timer_channel.hpp"
 #include "timer/timer_service.hpp"

@@ -1,5 +1,5 @@
 // post and defer: callbacks that are due at once. callback_queue.hpp says when they run.
-#include "sched/process/process_fork.hpp"
+#include "machine/process_state.hpp"
 #include "timer/timer_service.hpp"
 
 #include <vigil/detail/fiber_core.hpp>

@@ -1,6 +1,6 @@
 #include "timer/timer_service.hpp"
 
-#include "sched/process/process_fork.hpp"
+#include "machine/process_state.hpp"
 
 #include <vigil/error.hpp>
 
@@ -57,7 +57,7 @@ timer_service& timer_service::begin(scheduler& owner) {
     spare.all.push_back(s);
     throw;
   }
-  s->keepalive_.begin(owner.end.waits_for_all());
+  s->keepalive_.begin(run_of(owner).end.waits_for_all());
   s->owner_.begin(owner, owner.events_outside.get());
   owner.attach(*s);
   return *s;

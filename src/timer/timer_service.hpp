@@ -19,6 +19,7 @@
 
 #include "base/record_pool.hpp"
 #include "base/spinlock.hpp"
+#include "sched/run_core.hpp"
 #include "sched/wait/timer_seam.hpp"
 #include "sched/worker/scheduler.hpp"
 #include "timer/callback_queue.hpp"
@@ -182,7 +183,7 @@ class timer_service final : public timer_seam {
           callbacks(sched.board),
           runners({.clock = sched.clock,
                    .state = sched.state,
-                   .end = sched.end,
+                   .end = run_of(sched).end,
                    .fibers = sched.fibers,
                    .board = sched.board,
                    .owner = owner,

@@ -1,7 +1,7 @@
 // A fiber that the search calls certain never goes on, whatever random programs do.
 #include "inspect/leaks_helpers.hpp"
 #include "inspect/stuck_fibers.hpp"
-#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/running_runtimes.hpp"
 
 #include <algorithm>
 #include <chrono>

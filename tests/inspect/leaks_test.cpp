@@ -3,7 +3,7 @@
 #include "inspect/own_thread.hpp"
 #include "inspect/stuck_fibers.hpp"
 #include "runtime/runtime_core.hpp"
-#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/running_runtimes.hpp"
 #include "support/child.hpp"
 #include "support/note.hpp"
 

@@ -2,7 +2,7 @@
 #include "inspect_page/page_client.hpp"
 #include "inspect_page/page_server.hpp"
 #include "machine/sanitizer.hpp"
-#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/running_runtimes.hpp"
 #include "sched/worker/scheduler.hpp"
 #include "support/at_rest.hpp"
 #include "support/note.hpp"

@@ -2,7 +2,7 @@
 // program looked at, or more than one piece of an answer written.
 #include "inspect_page/page_client.hpp"
 #include "inspect_page/page_http.hpp"
-#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/running_runtimes.hpp"
 #include "sched/worker/scheduler.hpp"
 #include "support/note.hpp"
 
@@ -72,7 +72,7 @@ class held_walk : public vigil::detail::runtime_part {
 };
 
 held_walk& walk_of_this_runtime() {
-  return vigil::detail::current_fiber()->sched->end.parts_above.find_or_make<held_walk>(
+  return vigil::detail::current_fiber()->sched->parts_above.find_or_make<held_walk>(
       vigil::detail::runtime_part::kind::tasks, [] { return std::make_unique<held_walk>(); });
 }
 

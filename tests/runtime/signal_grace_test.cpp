@@ -1,7 +1,7 @@
 // The grace that a signal of stop_on gives if options::grace is not named, and the result
 // of run() after a signal.
 #include "sched/run/run_end.hpp"
-#include "sched/worker/scheduler.hpp"
+#include "sched/run_core.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 
@@ -110,7 +110,7 @@ TEST_SUITE("the grace that options do not name") {
       in_virtual(with_signal(), [&] {
         static_cast<void>(background());  // so that the stop has work to do before
         const auto start = vigil::clock::now();
-        vigil::detail::current_scheduler()->end.request_stop();
+        vigil::detail::run_of(*vigil::detail::current_scheduler()).end.request_stop();
         if (signal_follows) send_signal();
         after = wait_until_stopped(start);
       });
@@ -165,7 +165,8 @@ TEST_SUITE("the grace that options do not name") {
         const auto start = vigil::clock::now();
         auto server = spawn([is_withdrawn] {
           const vigil::this_fiber::shield shield;
-          vigil::detail::run_end& end = vigil::detail::current_scheduler()->end;
+          vigil::detail::run_end& end =
+              vigil::detail::run_of(*vigil::detail::current_scheduler()).end;
           vigil::detail::grace_request two;
           two.length = 2'000'000'000;
           end.announce_grace(two);

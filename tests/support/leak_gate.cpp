@@ -7,7 +7,7 @@
 #include "machine/detached_thread.hpp"
 #include "machine/process_threads.hpp"
 #include "sched/report/fiber_snapshot.hpp"
-#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/running_runtimes.hpp"
 #include "sched/worker/scheduler.hpp"
 
 #include <vigil/inspect.hpp>

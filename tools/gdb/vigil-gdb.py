@@ -215,7 +215,7 @@ class Runtime:
         self.at = at
         self.number = layout.field(at, "scheduler.number_")
         self.service = layout.field(at, "scheduler.timers_")
-        self.tasks = layout.field(at, "scheduler.end.parts_above.all_[0]")
+        self.tasks = layout.field(at, "scheduler.parts_above.all_[0]")
         self.is_virtual = layout.field(at, "scheduler.clock.virtual_", 1) != 0
         if self.is_virtual:
             self.now = layout.field(at, "scheduler.clock.virtual_now_", signed=True)

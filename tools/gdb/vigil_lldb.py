@@ -128,7 +128,7 @@ class Program:
                             self.numbers["sizeof.runtime_slot"]):
                 slot = block + self.numbers["slot_block.slots"] + at
                 runtime = self.field(slot, "runtime_slot.running")
-                part = runtime and self.field(runtime, "scheduler.end.parts_above.all_[0]")
+                part = runtime and self.field(runtime, "scheduler.parts_above.all_[0]")
                 task = part and self.field(part, "task_service.all_.first_")
                 while task:
                     found.append(Task(self, task))

@@ -23,10 +23,10 @@ struct wait_queue : birth {
   queued_wait* last = nullptr;
 };
 
-// Locks are counted as the calls of src/sched/worker/turn_budget.hpp are, but a lock that finds
-// its mutex free knows no fiber. So the unlocks count, and each so many leave the mutex
-// `due`, free but for fast paths, for a lock that comes to the library and is counted
-// for all. src/sync/lock_turns.hpp
+// Locks are counted as the calls of src/sched/worker/turn_budget.hpp are, but a lock that
+// finds its mutex free knows no fiber. So the unlocks count, and each so many leave the
+// mutex `due`, free but for fast paths, for a lock that comes to the library and is
+// counted for all. src/sync/lock_turns.hpp
 inline constexpr int locks_until_due = 64;
 
 struct mutex_core {

@@ -106,8 +106,8 @@ class VIGIL_API task_wait {
   class late_start;
 
   // How far the wait has come. `late`: it begins after other tasks, since the count of
-  // the turn has run out (src/sched/worker/turn_budget.hpp). `failed`: so it has begun, and has
-  // thrown.
+  // the turn has run out (src/sched/worker/turn_budget.hpp). `failed`: so it has begun,
+  // and has thrown.
   enum class state : std::uint8_t { none, late, taken, open, failed };
 
   context_part* under() const noexcept { return is_select_ ? context_of_select() : one_context_; }

@@ -2,9 +2,9 @@
 
 #include "base/assert.hpp"
 #include "base/clock_source.hpp"
+#include "machine/process_state.hpp"
 #include "sched/idle/watch.hpp"
-#include "sched/process/process_fork.hpp"
-#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/running_runtimes.hpp"
 #include "sched/worker/scheduler.hpp"
 
 #include <vigil/error.hpp>

@@ -1,11 +1,11 @@
 // The functions that the templates of <vigil/fiber.hpp> call.
+#include "machine/process_state.hpp"
 #include "sched/call/caller.hpp"
 #include "sched/call/park.hpp"
-#include "sched/call/park_check.hpp"
 #include "sched/fiber/fiber_words.hpp"
-#include "sched/process/process_fork.hpp"
 #include "sched/wait/case_table.hpp"
 #include "sched/worker/fiber_entry.hpp"
+#include "sched/worker/park_check.hpp"
 #include "sched/worker/scheduler.hpp"
 #include "sched/worker/turn_budget.hpp"
 

@@ -1,7 +1,8 @@
 #include "sched/call/park.hpp"
 
-#include "sched/call/park_check.hpp"
 #include "sched/fiber/fiber_words.hpp"
+#include "sched/wait/wake_list.hpp"
+#include "sched/worker/park_check.hpp"
 #include "sched/worker/scheduler.hpp"
 #include "sched/worker/worker.hpp"
 
@@ -10,16 +11,6 @@
 #include <limits>
 
 namespace VIGIL_DETAIL {
-
-constinit atomic<park_check> installed_park_check{nullptr};
-
-[[gnu::noinline]] void leave_with_care(fiber& self, wait_reason why) noexcept {
-  if (self.deferred != nullptr) self.sched->timers().release_deferred(self);
-  if (self.guards.call == call_check::open) self.guards.call = call_check::done;
-  // Pairs with the release of the one who installs it.
-  if (const park_check check = installed_park_check.load(order::acquire))
-    check(self, why == wait_reason::none ? leaving::yields : leaving::waits, why);
-}
 
 namespace {
 
@@ -176,6 +167,19 @@ void waiter::deliver(turn when) noexcept {
       resume_(owner_);
       break;
   }
+}
+
+void wake_list::deliver_together() noexcept {
+  const worker* const on = current_worker();
+  fiber_chain here;
+  while (waiter* const w = claimed_.pop_front()) {
+    if (on != nullptr && w->type() == waiter::kind::of_fiber && w->as_fiber().sched == &on->sched) {
+      here.push_back(w->as_fiber());
+    } else {
+      w->deliver(turn::in_order);
+    }
+  }
+  if (!here.empty()) here.front()->sched->ready_all(here);
 }
 
 }  // namespace VIGIL_DETAIL

@@ -23,10 +23,11 @@ class end_listener {
     if (wanted_.load()) look_again();
   }
 
+  // Called by the main fiber.
+  void listen(bool wanted) noexcept { wanted_.store(wanted); }
+
  protected:
   ~end_listener() = default;
-
-  void listen(bool wanted) noexcept { wanted_.store(wanted); }
 
  private:
   // Readies the main fiber if what it waits for has come.

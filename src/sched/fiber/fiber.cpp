@@ -1,7 +1,5 @@
 #include "sched/fiber/fiber.hpp"
 
-#include "sched/worker/scheduler.hpp"
-
 #include <algorithm>
 
 namespace VIGIL_DETAIL {

@@ -20,6 +20,7 @@
 #include "base/spinlock.hpp"
 #include "machine/stack.hpp"
 #include "machine/switch.hpp"
+#include "sched/record/fiber_identity.hpp"
 #include "sched/wait/wait_reason.hpp"
 #include "sched/wait/waiter.hpp"
 
@@ -139,21 +140,6 @@ struct fiber_life {
   atomic<bool> has_ended{false};
   atomic<handle_state> handle{handle_state::held};
   atomic<std::uint8_t> owners{1};  // the run, and the handle if any
-};
-
-// How messages and dumps name a fiber. Written before it starts. Later the fiber may
-// change its name, and a runner writes where the callback's timer was made; the dump
-// reads both racing.
-struct fiber_identity {
-  static constexpr std::size_t name_room = 32;
-
-  explicit fiber_identity(const site& from) noexcept : file(from.file), line(from.line) {}
-
-  std::uint64_t id = 0;
-  std::uint64_t parent = 0;  // the fiber that started it; 0: none did
-  const char* file;          // where it was started, or made
-  std::uint32_t line;
-  char name[name_room];
 };
 
 // The stack that a fiber runs on. Written before it starts.

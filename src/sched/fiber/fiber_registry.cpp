@@ -1,7 +1,5 @@
 #include "sched/fiber/fiber_registry.hpp"
 
-#include "sched/worker/worker.hpp"
-
 #include <vigil/error.hpp>
 
 #include <string>
@@ -72,14 +70,14 @@ void fiber_registry::give_limited(fiber_role role, std::size_t stack_size) noexc
   if (max_fibers_ != 0 && counts(role)) limited_.fetch_sub(1);
 }
 
-std::uint64_t fiber_registry::take_id(worker* own) noexcept {
+std::uint64_t fiber_registry::take_id(number_block* own) noexcept {
   // ordering: only uniqueness matters.
   if (own == nullptr) return next_id_.fetch_add(1, order::relaxed);
-  if (own->fiber_numbers.next == own->fiber_numbers.last) {
-    own->fiber_numbers.next = next_id_.fetch_add(id_block_, order::relaxed);  // ordering: as above
-    own->fiber_numbers.last = own->fiber_numbers.next + id_block_;
+  if (own->next == own->last) {
+    own->next = next_id_.fetch_add(id_block_, order::relaxed);  // ordering: as above
+    own->last = own->next + id_block_;
   }
-  return own->fiber_numbers.next++;
+  return own->next++;
 }
 
 }  // namespace VIGIL_DETAIL

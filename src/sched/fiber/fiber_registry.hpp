@@ -21,6 +21,12 @@
 
 namespace VIGIL_DETAIL {
 
+// Numbers for the fibers that a worker makes: from `next` on, before `last`.
+struct number_block {
+  std::uint64_t next = 0;
+  std::uint64_t last = 0;
+};
+
 class fiber_registry {
  public:
   fiber_registry(const scheduler_options& settings, end_listener& main) noexcept
@@ -91,8 +97,8 @@ class fiber_registry {
     return bytes <= max_stack_bytes_ && stack_bytes_.load() <= max_stack_bytes_ - bytes;
   }
 
-  // --- the ids. `own`: the calling worker, if it belongs to this runtime.
-  std::uint64_t take_id(worker* own) noexcept;
+  // --- the ids. `own`: the calling worker's, if it belongs to this runtime.
+  std::uint64_t take_id(number_block* own) noexcept;
 
  private:
   struct shard {

@@ -1,9 +1,23 @@
 #include "sched/fiber/fiber_words.hpp"
 
+#include "base/foreign_memory.hpp"
 #include "sched/fiber/written_name.hpp"
-#include "sched/report/fiber_dump.hpp"
+
+#include <cstdio>
 
 namespace VIGIL_DETAIL {
+
+place_in_words::place_in_words(const char* file, unsigned line) noexcept {
+  const copied_text name(file);
+  if (line == 0) {
+    std::snprintf(text, sizeof text, "%s", name.get());
+  } else {
+    std::snprintf(text, sizeof text, "%s:%u", name.get(), line);
+  }
+}
+
+place_in_words::place_in_words(const fiber& f) noexcept
+    : place_in_words(f.identity.file, f.identity.line) {}
 
 fiber_words::fiber_words(std::uint64_t id, const char* name, const char* place) noexcept {
   char digits[21] = {};

@@ -1,12 +1,24 @@
-// How messages call a fiber: "fiber 4 (parser)", or without a name "fiber 4".
+// How messages call a fiber: "fiber 4 (parser)", or without a name "fiber 4"; and the
+// place where it was started.
 #pragma once
 
 #include "sched/fiber/fiber.hpp"
+
+#include <vigil/detail/config.hpp>
 
 #include <cstddef>
 #include <cstdint>
 
 namespace VIGIL_DETAIL {
+
+// The place where a fiber was started, for messages: "file:line", or if the line is 0,
+// the text that stands in place of a file.
+struct place_in_words {
+  VIGIL_FOR_IO place_in_words(const char* file, unsigned line) noexcept;
+  explicit place_in_words(const fiber& f) noexcept;
+
+  char text[512];
+};
 
 // Async-signal-safe. In a list of arguments it lives as long as the call.
 class fiber_words {

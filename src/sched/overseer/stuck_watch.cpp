@@ -1,7 +1,7 @@
 #include "sched/overseer/stuck_watch.hpp"
 
 #include "base/assert.hpp"
-#include "sched/process/process_fork.hpp"
+#include "machine/process_state.hpp"
 #include "sched/report/fiber_dump.hpp"
 #include "sched/report/process_dump.hpp"
 #include "sched/worker/scheduler.hpp"

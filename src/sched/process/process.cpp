@@ -2,12 +2,13 @@
 
 #include "base/assert.hpp"
 #include "machine/overflow.hpp"
+#include "machine/process_state.hpp"
 #include "sched/process/process_fork.hpp"
 #include "sched/process/process_signals.hpp"
 #include "sched/process/process_terminate.hpp"
 #include "sched/report/fiber_dump.hpp"
 #include "sched/report/process_dump.hpp"
-#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/running_runtimes.hpp"
 #include "sched/worker/scheduler.hpp"
 
 #include <csignal>

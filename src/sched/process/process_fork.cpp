@@ -1,9 +1,9 @@
 #include "sched/process/process_fork.hpp"
 
-#include "base/assert.hpp"
 #include "base/atomic.hpp"
+#include "machine/process_state.hpp"
 #include "machine/process_threads.hpp"
-#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/running_runtimes.hpp"
 #include "sched/worker/worker.hpp"
 
 #include <sched.h>
@@ -18,9 +18,6 @@ atomic<int> last_steps{0};  // process_last_step
 // process_lock. A thread that was there may begin its last step before the child is
 // made.
 bool fork_lacks_threads = false;
-
-atomic<bool> forked{false};  // set in a child that lacks threads
-atomic<bool> exiting{false};
 
 }  // namespace
 
@@ -49,7 +46,7 @@ void in_parent() noexcept {
 void in_child() noexcept {
   process_threads_unlock();
   if (fork_lacks_threads || own_threads.load() != 0) {
-    forked.store(true);
+    process_is_forked();
   } else {
     // Left in the parent: the handlers of other threads, a thread that has begun its
     // last step meanwhile, and one that has done it.
@@ -59,28 +56,6 @@ void in_child() noexcept {
   }
   process_lock.unlock();
   forget_worker_after_fork();
-}
-
-void process_check_fork(const char* call) noexcept {
-  if (forked.load()) {
-    fatal(
-        "%s in a forked child: the threads of the library stayed in the parent. After fork() call "
-        "exec, or fork while no runtime runs and no thread of a side pool is there (before the "
-        "first vigil::run, for example)",
-        call);
-  }
-}
-
-bool process_lacks_threads() noexcept {
-  return forked.load();
-}
-
-bool process_is_exiting() noexcept {
-  return exiting.load() || forked.load();
-}
-
-void process_exits() noexcept {
-  exiting.store(true);
 }
 
 void process_count_own_threads(int change) noexcept {

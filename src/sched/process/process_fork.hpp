@@ -1,26 +1,11 @@
-// Whether the library may still be used after fork() or std::exit.
-//
-// A child has only the thread that forked. So a child that is forked while a thread of
-// the library is there (counted by process_count_own_threads) may not use the library:
-// each call that would ends the program with a message. A child that is forked while
-// there is none may.
+// The handlers of a process that forks while the library is in use, and the threads that
+// they look for: a child that is forked while a thread of the library is there may not
+// use the library (process_state.hpp).
 #pragma once
 
 #include <vigil/detail/config.hpp>
 
 namespace VIGIL_DETAIL {
-
-// Ends the program in a child that lacks threads.
-VIGIL_FOR_IO void process_check_fork(const char* call) noexcept;
-
-// Whether this is a child that lacks threads.
-bool process_lacks_threads() noexcept;
-
-// Whether std::exit has been called, or this is a child that lacks threads: objects with
-// static storage are being destroyed, or will be, while workers run or are missing.
-bool process_is_exiting() noexcept;
-// Notes that std::exit has been called.
-void process_exits() noexcept;
 
 // Counts runs, from before their first thread until after their last, and threads of
 // the library that belong to no run.

@@ -1,7 +1,7 @@
 #include "sched/process/process_signals.hpp"
 
 #include "base/words.hpp"
-#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/running_runtimes.hpp"
 #include "sched/worker/scheduler.hpp"
 
 #include <vigil/error.hpp>

@@ -2,11 +2,12 @@
 
 #include "base/assert.hpp"
 #include "base/atomic.hpp"
+#include "machine/process_state.hpp"
 #include "sched/fiber/fiber.hpp"
 #include "sched/fiber/fiber_words.hpp"
 #include "sched/report/dump_extension.hpp"
 #include "sched/report/dump_writer.hpp"
-#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/running_runtimes.hpp"
 #include "sched/worker/worker.hpp"
 
 #include <vigil/error.hpp>
@@ -25,9 +26,6 @@ namespace {
 atomic<std::terminate_handler> below_ours{nullptr};
 atomic<std::terminate_handler> below_both{nullptr};
 bool below_another = false;  // guarded by process_lock; never taken back
-
-// Set once standard error says what ends the program: once is enough.
-atomic<bool> end_is_named{false};
 
 // Says that an exception which nobody has caught ends the program on this fiber.
 void name_uncaught(const fiber& f, const std::exception_ptr& error) noexcept {
@@ -80,7 +78,7 @@ void write_own_frames() noexcept {
 
 [[noreturn]] void on_terminate() {
   const fiber* const f = current_fiber();
-  if ((f != nullptr || current_worker() != nullptr) && !end_is_named.exchange(true)) {
+  if ((f != nullptr || current_worker() != nullptr) && !process_end_is_named()) {
     if (const auto error = std::current_exception()) {
       if (f != nullptr) {
         name_uncaught(*f, error);
@@ -98,10 +96,6 @@ void write_own_frames() noexcept {
 }
 
 }  // namespace
-
-void process_end_is_named() noexcept {
-  end_is_named.store(true);
-}
 
 // Called for each run, not for the first alone: during another run, which still goes on,
 // the program may have put a handler on top of ours.

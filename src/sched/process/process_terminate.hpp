@@ -6,9 +6,6 @@
 
 namespace VIGIL_DETAIL {
 
-// To be called before std::terminate by code that has said itself what ends the program.
-void process_end_is_named() noexcept;
-
 // Called when a run begins, and when the last one has ended, under process_lock.
 void install_terminate() noexcept;
 void remove_terminate() noexcept;

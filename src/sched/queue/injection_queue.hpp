@@ -1,5 +1,10 @@
-// injection_queue: ready fibers that are in no worker's own queue: those that come
-// from threads outside the workers, and those for which a worker's queue had no room.
+// injection_queue: ready fibers that are in no worker's own queue. A runtime has one, for
+// those that come from threads outside the workers, and those for which a worker's queue
+// had no room. Each worker has one, its inbox, for the fibers that are pinned to it:
+// there nobody else takes any.
+//
+// push() may be called by any thread. The caller then sees to it that a worker looks
+// (IA1, IA3 of idle.hpp).
 #pragma once
 
 #include "base/atomic.hpp"
@@ -12,7 +17,15 @@ namespace VIGIL_DETAIL {
 
 class injection_queue {
  public:
-  // Adds all of them at once. The caller then sees to it that a worker looks.
+  explicit injection_queue(lock_rank rank) noexcept : lock_(rank) {}
+
+  void push(fiber& f) noexcept VIGIL_EXCLUDES(lock_) {
+    fiber_chain one;
+    one.push_back(f);
+    push(one);
+  }
+
+  // Adds all of them at once.
   void push(fiber_chain& fibers) noexcept VIGIL_EXCLUDES(lock_) {
     const lock_guard guard(lock_);
     fibers_.splice_back(fibers);
@@ -35,7 +48,7 @@ class injection_queue {
   bool looks_empty() const noexcept { return count_.load(order::relaxed) == 0; }
 
  private:
-  spinlock lock_{lock_rank::injection};
+  spinlock lock_;
   fiber_chain fibers_ VIGIL_GUARDED_BY(lock_);
   alignas(cache_line) atomic<std::size_t> count_{0};
 };

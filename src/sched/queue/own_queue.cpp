@@ -12,7 +12,6 @@ namespace VIGIL_DETAIL {
     overflow.push_back(*moved[i]);
   overflow.push_back(f);
   overflow_.push(overflow);
-  idle_.wake_one();
 }
 
 fiber* own_queue::steal_from(own_queue& victim, std::uint32_t& n) noexcept {

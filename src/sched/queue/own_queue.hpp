@@ -21,7 +21,6 @@
 #include "base/atomic.hpp"
 #include "base/spinlock.hpp"
 #include "sched/fiber/fiber.hpp"
-#include "sched/idle/idle.hpp"
 #include "sched/queue/injection_queue.hpp"
 #include "sched/queue/run_queue.hpp"
 
@@ -32,8 +31,8 @@ namespace VIGIL_DETAIL {
 class own_queue {
  public:
   // `overflow` takes the fibers for which there is no room.
-  own_queue(bool lone, injection_queue& overflow, idle_workers& idle) noexcept
-      : ring_(lone), lone_(lone), overflow_(overflow), idle_(idle) {}
+  own_queue(bool lone, injection_queue& overflow) noexcept
+      : ring_(lone), lone_(lone), overflow_(overflow) {}
 
   // f goes next, within the bound of hand-offs.
   void push_next(fiber& f) noexcept {
@@ -112,7 +111,6 @@ class own_queue {
   std::uint32_t handoffs_ = 0;    // in a row; the owner's
   const bool lone_;               // there is no other worker
   injection_queue& overflow_;
-  idle_workers& idle_;
 };
 
 }  // namespace VIGIL_DETAIL

@@ -1,7 +1,6 @@
 #include "sched/queue/seeded_order.hpp"
 
 #include "sched/queue/injection_queue.hpp"
-#include "sched/queue/pinned_inbox.hpp"
 #include "sched/wait/timer_seam.hpp"
 
 #include <cstdint>
@@ -25,7 +24,7 @@ bool seeded_order::add(fiber& f) noexcept {
   return true;
 }
 
-void seeded_order::take_in(injection_queue& injected, pinned_inbox& pinned) noexcept {
+void seeded_order::take_in(injection_queue& injected, injection_queue& pinned) noexcept {
   const auto fill = [this](auto& from) {
     while (has_room()) {
       fiber* const f = from.pop();

@@ -18,7 +18,6 @@
 namespace VIGIL_DETAIL {
 
 class injection_queue;
-class pinned_inbox;
 class timer_seam;
 
 class seeded_order {
@@ -31,7 +30,7 @@ class seeded_order {
   bool add(fiber& f) noexcept;
 
   // Takes in the fibers of the other queues, as long as there is room.
-  void take_in(injection_queue& injected, pinned_inbox& pinned) noexcept;
+  void take_in(injection_queue& injected, injection_queue& pinned) noexcept;
 
   void add_yielded(fiber& f) noexcept;
 

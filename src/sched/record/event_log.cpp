@@ -1,7 +1,6 @@
 #include "sched/record/event_log.hpp"
 
 #include "base/ticks.hpp"
-#include "sched/fiber/fiber.hpp"
 #include "sched/record/record_trigger.hpp"
 
 #include <algorithm>
@@ -15,12 +14,8 @@
 namespace VIGIL_DETAIL {
 namespace {
 
-std::uint16_t detail_of(left_by how, const fiber_core* last) noexcept {
-  const auto reason = how == left_by::park && last != nullptr
-                          ? last->present.reason.load(order::relaxed)  // ordering: its own worker
-                          : wait_reason::none;
-  return static_cast<std::uint16_t>(static_cast<unsigned>(how) << 8 |
-                                    static_cast<unsigned>(reason));
+std::uint16_t detail_of(departure d) noexcept {
+  return static_cast<std::uint16_t>(static_cast<unsigned>(d.how) << 8 | d.reason);
 }
 
 }  // namespace
@@ -86,43 +81,42 @@ void event_log::write(event_kind kind, std::uint64_t value, std::uint16_t detail
   write_at(now(), kind, value, detail);
 }
 
-void event_log::write_place(const fiber_core& f) noexcept {
-  write_at(
-      f.identity.line, event_kind::place, reinterpret_cast<std::uintptr_t>(f.identity.file), 0);
+void event_log::write_place(const fiber_identity& f) noexcept {
+  write_at(f.line, event_kind::place, reinterpret_cast<std::uintptr_t>(f.file), 0);
 }
 
-void event_log::run(const fiber_core& f, const fiber_core* last, left_by how) noexcept {
+void event_log::run(const fiber_identity& f, bool is_runner, departure of_last) noexcept {
   const std::uint64_t t = now();
   const std::uint64_t since = std::exchange(running_since_, t);
   // A yield that found nobody else: the fiber runs on. A callback has a stretch of its
   // own.
-  if (last == nullptr && since != 0 && f.role != fiber_role::runner) {
+  if (of_last.how == left_by::none && since != 0 && !is_runner) {
     if (t > since) triggers.ran_for(t - since, kind_of_clock_);
     return;
   }
-  write_at(t, event_kind::run, f.identity.id, detail_of(how, last));
+  write_at(t, event_kind::run, f.id, detail_of(of_last));
   // The place is that of the callback.
-  if (f.role == fiber_role::runner) write_place(f);
+  if (is_runner) write_place(f);
   // The counters of two processors may differ a little.
   if (since != 0 && t > since) triggers.ran_for(t - since, kind_of_clock_);
 }
 
-void event_log::leave(const fiber_core& last, left_by how) noexcept {
+void event_log::leave(const fiber_identity& last, departure how) noexcept {
   const std::uint64_t t = now();
   const std::uint64_t since = std::exchange(running_since_, 0);
-  write_at(t, event_kind::leave, last.identity.id, detail_of(how, &last));
+  write_at(t, event_kind::leave, last.id, detail_of(how));
   if (since != 0 && t > since) triggers.ran_for(t - since, kind_of_clock_);
 }
 
-void event_log::start(const fiber_core& f) noexcept {
-  write(event_kind::start, f.identity.id, static_cast<std::uint16_t>(f.role));
+void event_log::start(const fiber_identity& f, std::uint8_t role) noexcept {
+  write(event_kind::start, f.id, role);
   write_place(f);
   constexpr std::size_t in_event = 15;
-  const std::size_t n = ::strnlen(f.identity.name, sizeof f.identity.name);
+  const std::size_t n = ::strnlen(f.name, sizeof f.name);
   for (std::size_t at = 0; at < n; at += in_event) {
     static_assert(std::endian::native == std::endian::little);  // the kind is the first byte
     char part[1 + in_event] = {static_cast<char>(event_kind::name)};
-    std::memcpy(part + 1, f.identity.name + at, std::min(in_event, n - at));
+    std::memcpy(part + 1, f.name + at, std::min(in_event, n - at));
     std::uint64_t both[2];
     std::memcpy(both, part, sizeof both);
     write_words(both[0], both[1]);

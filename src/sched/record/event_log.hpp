@@ -16,7 +16,7 @@
 #include "base/clock_source.hpp"
 #include "base/nanos.hpp"
 #include "sched/record/event.hpp"
-#include "sched/wait/wait_reason.hpp"
+#include "sched/record/fiber_identity.hpp"
 
 #include <vigil/detail/config.hpp>
 
@@ -25,10 +25,13 @@
 
 namespace VIGIL_DETAIL {
 
-class fiber_core;
-
-// How a fiber has left its worker.
+// How a fiber has left its worker; `none`: no fiber was there.
 enum class left_by : std::uint8_t { none, park, yield, end };
+
+struct departure {
+  left_by how = left_by::none;
+  std::uint8_t reason = 0;  // a wait_reason, if it has parked
+};
 
 // The clock of a log.
 enum class event_clock : std::uint8_t { ticks, monotonic, is_virtual };
@@ -47,11 +50,13 @@ class event_log {
   // --- from the writer, if it is on
   void write(event_kind kind, std::uint64_t value = 0, std::uint16_t detail = 0) noexcept;
 
-  // The worker runs f now; `last` has left for it, or nullptr.
-  void run(const fiber_core& f, const fiber_core* last, left_by how) noexcept;
+  // The worker runs f now, for which another one has left, or none. `is_runner`: f runs
+  // callbacks.
+  void run(const fiber_identity& f, bool is_runner, departure of_last) noexcept;
   // The worker goes on by itself.
-  void leave(const fiber_core& last, left_by how) noexcept;
-  void start(const fiber_core& f) noexcept;
+  void leave(const fiber_identity& last, departure how) noexcept;
+  // `role`: a fiber_role.
+  void start(const fiber_identity& f, std::uint8_t role) noexcept;
   void fired(event_kind kind, std::uint16_t timer_kind, nanos late) noexcept;
 
   // --- any thread
@@ -89,7 +94,7 @@ class event_log {
                 std::uint64_t value,
                 std::uint16_t detail) noexcept;
   void write_words(std::uint64_t head, std::uint64_t tail) noexcept;
-  void write_place(const fiber_core& f) noexcept;
+  void write_place(const fiber_identity& f) noexcept;
 
   slot* slots_ = nullptr;
   std::uint64_t mask_ = 0;

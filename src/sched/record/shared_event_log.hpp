@@ -21,10 +21,10 @@ class shared_event_log {
     log_.write(kind, value, detail);
   }
 
-  void start(const fiber_core& f) noexcept {
+  void start(const fiber_identity& f, std::uint8_t role) noexcept {
     if (!log_.is_on()) return;
     const lock_guard guard(lock_);
-    log_.start(f);
+    log_.start(f, role);
   }
 
   // Its readers need no lock.

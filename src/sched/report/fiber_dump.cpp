@@ -14,18 +14,6 @@
 
 namespace VIGIL_DETAIL {
 
-place_in_words::place_in_words(const char* file, unsigned line) noexcept {
-  const copied_text name(file);
-  if (line == 0) {
-    std::snprintf(text, sizeof text, "%s", name.get());
-  } else {
-    std::snprintf(text, sizeof text, "%s:%u", name.get(), line);
-  }
-}
-
-place_in_words::place_in_words(const fiber& f) noexcept
-    : place_in_words(f.identity.file, f.identity.line) {}
-
 namespace {
 
 struct census {
@@ -166,7 +154,7 @@ void dump_runtime(dump_writer& out, const scheduler& s, bool with_tasks) noexcep
   }
   out.text("\n");
   s.notes.dump(out, s.clock.now());
-  const runtime_parts& above = s.end.parts_above;
+  const runtime_parts& above = s.parts_above;
   if (runtime_part* const clocks = above.find(runtime_part::kind::clocks)) clocks->write(out);
   runtime_part* const tasks = above.find(runtime_part::kind::tasks);
   if (tasks != nullptr && with_tasks) tasks->write(out);

@@ -43,15 +43,6 @@ bool has_run_for(const scheduler& s, const fiber& f, run_bounds::span& out) noex
 // The kernel's id of the thread on which f runs; 0 if it does not run on s.
 int thread_that_runs(const scheduler& s, const fiber& f) noexcept;
 
-// The place where a fiber was started, for messages: "file:line", or if the line is 0,
-// the text that stands in place of a file.
-struct place_in_words {
-  VIGIL_FOR_IO place_in_words(const char* file, unsigned line) noexcept;
-  explicit place_in_words(const fiber& f) noexcept;
-
-  char text[512];
-};
-
 // Writes "fiber 12 (name)" for the fiber on this stack, or "" if there is none. Returns
 // the setting that decides how large the stack is.
 const char* describe_fiber(const stack& where, char* text, std::size_t size) noexcept;

@@ -3,7 +3,7 @@
 #include "base/clock_source.hpp"
 #include "sched/report/dump_extension.hpp"
 #include "sched/report/fiber_dump.hpp"
-#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/running_runtimes.hpp"
 #include "sched/worker/scheduler.hpp"
 
 #include <string>
@@ -63,13 +63,6 @@ bool process_has_run_for(const scheduler* s, const fiber& f, run_bounds::span& o
 
 int process_thread_that_runs(const scheduler* s, const fiber& f) noexcept {
   return s != nullptr && slot_with(s) != nullptr ? thread_that_runs(*s, f) : 0;
-}
-
-void process_list_holders(dump_writer& out) noexcept {
-  handlers_inside.fetch_add(1);
-  for_each_running([&out](scheduler& s, runtime_slot&) { s.list_holders(out); });
-  handlers_inside.fetch_sub(1);
-  out.flush();
 }
 
 }  // namespace VIGIL_DETAIL

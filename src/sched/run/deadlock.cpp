@@ -21,15 +21,10 @@
 
 #include "base/assert.hpp"
 #include "machine/process_threads.hpp"
-#include "sched/idle/idle.hpp"
-#include "sched/idle/watch_slot.hpp"
 #include "sched/report/fiber_dump.hpp"
 #include "sched/report/process_dump.hpp"
 #include "sched/run/run_end.hpp"
 #include "sched/wait/cancel_tree.hpp"
-#include "sched/worker/outside_work.hpp"
-#include "sched/worker/ready_work.hpp"
-#include "sched/worker/signal_hub.hpp"
 
 #include <mutex>
 
@@ -54,17 +49,6 @@ bool for_all(F&& f) noexcept {
 
 }  // namespace
 
-// The last worker lies down without a deadline first, and then looks; here it is the
-// other way round. All sequentially consistent, so one sees the other. In two cases a
-// deadline does not matter: on virtual time it does not end the worker's sleep, and at
-// the end of a deadlocked run it is the stop limit, which need not be waited for
-// (can_only_give_up).
-void deadlock_finder::look_again() noexcept {
-  const bool may_rest =
-      of_.clock.is_virtual() || of_.next_deadline.load() == never || of_.state.deadlocked();
-  if (may_rest && of_.idle.asleep() == of_.workers.size()) of_.idle.wake_all();
-}
-
 void deadlock_finder::join() noexcept {
   const std::lock_guard guard(all_lock);
   warned_.store(false);
@@ -80,7 +64,7 @@ void deadlock_finder::leave() noexcept {
 
 void deadlock_finder::look() noexcept {
   // Looks without the lock first: most often it is this runtime that goes on.
-  const std::uint64_t asleep = of_.idle.all_asleep(of_.workers.size(), monotonic_now());
+  const std::uint64_t asleep = sched_.idle().all_asleep(sched_.workers().size(), monotonic_now());
   if (asleep == 0 || !looks_stuck(asleep)) return;
   const std::lock_guard guard(all_lock);
   look_at_all();
@@ -89,28 +73,28 @@ void deadlock_finder::look() noexcept {
 // `asleep` is the answer of all_asleep(). All looks here lie between that call and the
 // last line, which finds that no worker has got up.
 bool deadlock_finder::looks_stuck(std::uint64_t asleep) const noexcept {
-  if (of_.settings.is_guest) return false;
-  if (of_.fibers.alive() == 0 || of_.outside.any()) return false;
+  if (sched_.settings().is_guest) return false;
+  if (sched_.fibers.alive() == 0 || sched_.outside.any()) return false;
   // The worker has tidied: the word is `never` even if a pending timer never comes due.
-  if (of_.next_deadline.load() != never) return false;
-  if (of_.work.any() || of_.work.any_pinned() || of_.signals.is_watched()) return false;
+  if (sched_.board.next_deadline.load() != never) return false;
+  if (sched_.work.any() || sched_.work.any_pinned() || sched_.signals.is_watched()) return false;
   // Such a signal ends the waits for the end of the run.
-  if (of_.end.waits_for_stop_signal()) return false;
+  if (end_.waits_for_stop_signal()) return false;
   // So does a handler in the io_context that calls request_stop(); Asio does not say
   // whether there is one.
-  if (waits_for_request() && of_.watches.present().knows_io()) return false;
-  const run_phase phase = of_.state.phase();
+  if (waits_for_request() && sched_.watches().present().knows_io()) return false;
+  const run_phase phase = sched_.state.phase();
   if (phase != run_phase::running && phase != run_phase::ending) return false;
-  if (of_.state.deadlocked()) return false;
-  return of_.idle.wake_count() == asleep;
+  if (sched_.state.deadlocked()) return false;
+  return sched_.idle().wake_count() == asleep;
 }
 
 // Caller: holds all_lock.
 void deadlock_finder::look_at_all() noexcept {
   const nanos now = monotonic_now();
   const bool all_rest = for_all([now](deadlock_finder& one) {
-    const std::size_t workers = one.of_.workers.size();
-    one.seen_asleep_ = one.of_.idle.all_asleep(workers, now);  // DL1
+    const std::size_t workers = one.sched_.workers().size();
+    one.seen_asleep_ = one.sched_.idle().all_asleep(workers, now);  // DL1
     return one.seen_asleep_ != 0;
   });
   const auto all_look_stuck = [] {
@@ -121,11 +105,12 @@ void deadlock_finder::look_at_all() noexcept {
   bool is_news = false;
   bool somebody_ends = false;
   for_all([&](deadlock_finder& one) {
-    workers += one.of_.workers.size();
+    workers += one.sched_.workers().size();
     is_news = is_news || !one.warned_.load();
-    run_end& end = one.of_.end;
+    run_end& end = one.end_;
     if (end.waits_for_all() && end.all_done()) {
-      end.something_ended();  // the thread that took the last thing away does so, too
+      one.sched_.above()
+          .something_ended();  // the thread that took the last thing away does so, too
       somebody_ends = true;
     }
     return true;
@@ -143,19 +128,19 @@ void deadlock_finder::look_at_all() noexcept {
 
 // Whether a fiber waits in the channel of the root context's end: for request_stop().
 bool deadlock_finder::waits_for_request() const noexcept {
-  const cancel_node* const top = of_.end.root.load();
+  const cancel_node* const top = end_.root.load();
   return top != nullptr && top->is_awaited();
 }
 
 // Whether a fiber waits for a request_stop(), which any thread of the program's may call.
 bool deadlock_finder::hears_threads() const noexcept {
-  return !of_.clock.is_virtual() && waits_for_request();
+  return !sched_.clock.is_virtual() && waits_for_request();
 }
 
 bool deadlock_finder::is_fatal(bool alone) const noexcept {
-  const on_deadlock policy = of_.settings.deadlock;
+  const on_deadlock policy = sched_.settings().deadlock;
   return policy == on_deadlock::fatal ||
-         (policy == on_deadlock::automatic && (alone || of_.clock.is_virtual()));
+         (policy == on_deadlock::automatic && (alone || sched_.clock.is_virtual()));
 }
 
 // Caller: holds all_lock; every runtime is stuck, at least one of them unreported.
@@ -165,7 +150,7 @@ void deadlock_finder::report(bool alone) noexcept {
   for_all([&](deadlock_finder& one) {
     if (one.warned_.exchange(true)) return true;
     if (one.is_fatal(alone)) {
-      one.of_.state.note_deadlock();
+      one.sched_.state.note_deadlock();
       one_is_fatal = true;
     } else {
       one_goes_on = true;
@@ -188,7 +173,7 @@ void deadlock_finder::report(bool alone) noexcept {
   }
   process_dump(2, dump_place::program);
   for_all([](deadlock_finder& one) {
-    if (one.of_.state.deadlocked()) one.of_.end.begin_by_deadlock();
+    if (one.sched_.state.deadlocked()) one.end_.begin_by_deadlock();
     return true;
   });
 }
@@ -210,17 +195,18 @@ void deadlock_finder::report(bool alone) noexcept {
 bool deadlock_finder::can_only_give_up(std::uint64_t asleep) const noexcept {
   // The worker that stops all may count as asleep. It starts the stopper afterwards, so
   // the workers rest, and look, once more after that.
-  if (!of_.state.deadlocked() || !of_.state.all_stopped()) return false;
-  if (of_.state.phase() != run_phase::stopping || of_.outside.any()) return false;
-  const nanos limit = of_.state.gives_up_at();
-  if (limit == 0 || of_.next_deadline.load() < limit || of_.signals.is_watched()) return false;
-  if (!of_.clock.is_virtual() && of_.work.any()) return false;
-  return !of_.work.any_pinned() && of_.idle.wake_count() == asleep;
+  if (!sched_.state.deadlocked() || !sched_.state.all_stopped()) return false;
+  if (sched_.state.phase() != run_phase::stopping || sched_.outside.any()) return false;
+  const nanos limit = sched_.state.gives_up_at();
+  if (limit == 0 || sched_.board.next_deadline.load() < limit || sched_.signals.is_watched())
+    return false;
+  if (!sched_.clock.is_virtual() && sched_.work.any()) return false;
+  return !sched_.work.any_pinned() && sched_.idle().wake_count() == asleep;
 }
 
 bool deadlock_finder::end_lock_waits() noexcept {
   bool some = false;
-  of_.fibers.for_each([&some](fiber& f) {
+  sched_.fibers.for_each([&some](fiber& f) {
     if (!f.self.claim_deadlock()) return;
     f.self.deliver();
     some = true;

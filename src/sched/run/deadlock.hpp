@@ -4,43 +4,18 @@
 #pragma once
 
 #include "base/atomic.hpp"
-#include "base/clock_source.hpp"
 #include "base/intrusive_list.hpp"
-#include "base/nanos.hpp"
-#include "sched/worker/worker.hpp"
 
 #include <cstdint>
 
 namespace VIGIL_DETAIL {
 
-class fiber_registry;
-class idle_workers;
-class outside_work;
-class ready_work;
 class run_end;
-class run_state;
-class signal_hub;
-class watch_slot;
-struct scheduler_options;
+class scheduler;
 
 class deadlock_finder {
  public:
-  struct parts {
-    const scheduler_options& settings;
-    const clock_source& clock;
-    idle_workers& idle;
-    const worker_list& workers;
-    const atomic<nanos>& next_deadline;
-    const ready_work& work;
-    run_state& state;
-    run_end& end;
-    fiber_registry& fibers;
-    const outside_work& outside;
-    const signal_hub& signals;
-    const watch_slot& watches;
-  };
-
-  explicit deadlock_finder(const parts& of) noexcept : of_(of) {}
+  deadlock_finder(scheduler& of, run_end& end) noexcept : sched_(of), end_(end) {}
 
   // Called when a run begins and ends.
   void join() noexcept;
@@ -48,10 +23,6 @@ class deadlock_finder {
 
   // Caller: the last worker to lie down, once it has.
   void look() noexcept;
-
-  // Called when something has gone that may have hidden a deadlock: has the workers look,
-  // if none of them would otherwise. Any thread.
-  void look_again() noexcept;
 
   // Whether a run that ends by a deadlock has nothing left but the stop limit, once the
   // fibers that the stop has woken rest again. `asleep` is the answer of
@@ -71,7 +42,8 @@ class deadlock_finder {
   static void look_at_all() noexcept;
   static void report(bool alone) noexcept;
 
-  const parts of_;
+  scheduler& sched_;
+  run_end& end_;
   atomic<bool> warned_{false};     // a deadlock was reported in this run
   std::uint64_t seen_asleep_ = 0;  // guarded by deadlock.cpp's lock
 };

@@ -23,8 +23,8 @@
 //       it the workers
 //
 // So run() never returns with a fiber alive.
+#include "machine/process_state.hpp"
 #include "sched/call/park.hpp"
-#include "sched/process/process_fork.hpp"
 #include "sched/run/run_end.hpp"
 #include "sched/wait/timer_seam.hpp"
 #include "sched/worker/outside_work.hpp"
@@ -37,26 +37,14 @@
 
 namespace VIGIL_DETAIL {
 
-run_end::run_end(const parts& with) noexcept
-    : settings_(with.settings),
-      clock_(with.clock),
-      state_(with.state),
-      fibers_(with.fibers),
-      outside_(with.outside),
-      calls_(with.calls),
-      signals_(with.signals),
-      visitors_(with.inside),
-      timers_(with.timers),
-      starter_(with.starter) {}
-
 // The lock decides whether a request_stop() came before the run or finds it.
 bool run_end::open_run() {
   bool is_first = false;
   bool stops = false;
   {
     const lock_guard guard(lock_);
-    is_first = state_.change_phase(run_phase::idle, run_phase::running);
-    stops = signals_.stop_is_noted();
+    is_first = sched_.state.change_phase(run_phase::idle, run_phase::running);
+    stops = sched_.signals.stop_is_noted();
     if (is_first) {
       stop_signal_.store(0);
       main_has_returned_ = false;
@@ -70,7 +58,7 @@ bool run_end::open_run() {
 // Clears the traces of a run at its end, not at the beginning of the next one: a stop
 // that is asked for as that one begins is kept.
 void run_end::close_run(bool has_begun) noexcept {
-  state_.clear();
+  sched_.state.clear();
   // A request_stop() that came late must not stop the next run. But if this run has not
   // begun, the stop is left to the next one.
   const lock_guard guard(lock_);
@@ -79,8 +67,8 @@ void run_end::close_run(bool has_begun) noexcept {
   root_watch_ = {};
   since_.store(0);
   main_runs_.store(main_runs::function);
-  signals_.forget(!has_begun);
-  state_.back_to_idle();
+  sched_.signals.forget(!has_begun);
+  sched_.state.back_to_idle();
 }
 
 void run_end::set_main_fiber(fiber* main) noexcept {
@@ -92,7 +80,7 @@ void run_end::set_main_fiber(fiber* main) noexcept {
 // others: the main fiber itself ends after the timer fiber, too late for that.
 void run_end::release_user_work(fiber& self) noexcept {
   self.destroy_locals();
-  if (self.deferred != nullptr) timers_->release_deferred(self);
+  if (self.deferred != nullptr) sched_.timers().release_deferred(self);
 }
 
 void run_end::note_main_returned() noexcept {
@@ -101,7 +89,7 @@ void run_end::note_main_returned() noexcept {
     main_has_returned_ = true;
     unnamed_.is_given = false;
   }
-  if (state_.phase() != run_phase::running) look_at_grace_again();
+  if (sched_.state.phase() != run_phase::running) look_at_grace_again();
 }
 
 void run_end::finish_run(fiber& self) noexcept {
@@ -109,25 +97,25 @@ void run_end::finish_run(fiber& self) noexcept {
   ++self.guards.shields;  // RE4: nothing ends the main fiber's waits from now on
   main_runs_.store(main_runs::end);
   note_begin();
-  state_.advance(run_phase::ending);  // RE1
+  sched_.state.advance(run_phase::ending);  // RE1
   cancel_root();
   dismiss(stopper_);
-  wait_out_grace(self);               // RE2
-  stop_all();                         // RE3
-  wait_for_user_fibers(self);         // RE4
-  state_.advance(run_phase::closed);  // RE5
+  wait_out_grace(self);                     // RE2
+  stop_all();                               // RE3
+  wait_for_user_fibers(self);               // RE4
+  sched_.state.advance(run_phase::closed);  // RE5
   for (;;) {
     main_runs_.store(main_runs::destructors);
-    timers_->discard_callbacks();
+    sched_.timers().discard_callbacks();
     // A capture's destructor may have deferred something, or started a fiber.
     release_user_work(self);
     main_runs_.store(main_runs::end);
     wait_for_user_fibers(self);
-    if (!timers_->anything_pending()) break;
+    if (!sched_.timers().anything_pending()) break;
     // A thread is in the middle of arming, stopping or firing a timer.
     std::this_thread::yield();
   }
-  timers_->end_fibers();  // RE6
+  sched_.timers().end_fibers();  // RE6
   wait_for_system_fibers(self);
 }
 
@@ -138,15 +126,15 @@ void run_end::finish_run(fiber& self) noexcept {
 // (keepalive.hpp), unless a thread that has announced nothing changes it. A timer counts
 // until its claim is taken, and the fiber that takes it is counted as alive before.
 bool run_end::all_done() const noexcept {
-  const std::uint64_t alive = fibers_.history();
-  const std::uint64_t announced = outside_.history();
+  const std::uint64_t alive = sched_.fibers.history();
+  const std::uint64_t announced = sched_.outside.history();
   if (fiber_registry::alive_in(alive) > 1 || outside_work::count_in(announced) != 0) return false;
-  if (outside_.has_io() || timers_->holds_program()) return false;
-  return fibers_.history() == alive && outside_.history() == announced;
+  if (sched_.outside.has_io() || sched_.timers().holds_program()) return false;
+  return sched_.fibers.history() == alive && sched_.outside.history() == announced;
 }
 
 bool run_end::others_left() const noexcept {
-  return fibers_.alive() > 1 || calls_.under_way() != 0 || root_cancels_.load() != 0;
+  return sched_.fibers.alive() > 1 || calls_.under_way() != 0 || root_cancels_.load() != 0;
 }
 
 namespace {
@@ -180,9 +168,9 @@ bool run_end::handlers_are_awaited() noexcept {
   if (main == main_runs::function || calls_.under_way() != 0 || root_cancels_.load() != 0)
     return true;
   bool has_tasks = false;
-  parts_above.for_each([&](runtime_part& p) { has_tasks = has_tasks || p.has_tasks(); });
+  sched_.parts_above.for_each([&](runtime_part& p) { has_tasks = has_tasks || p.has_tasks(); });
   if (has_tasks) return true;
-  return fibers_.any_of([main](const fiber& f) {
+  return sched_.fibers.any_of([main](const fiber& f) {
     if (f.role == fiber_role::user) return true;
     if (f.role == fiber_role::main && main == main_runs::end) return false;
     return waits_in_user_code(f);
@@ -194,13 +182,13 @@ bool run_end::end_has_come() const noexcept {
     case end_wait::all_done:
       return all_done();
     case end_wait::grace:
-      return state_.stopping() || !others_left();
+      return sched_.state.stopping() || !others_left();
     case end_wait::others:
       return !others_left();
     case end_wait::system:
       break;
   }
-  return fibers_.system() == 0;
+  return sched_.fibers.system() == 0;
 }
 
 // Caller: the main fiber, as in all below. Parks until `awaited` has come, or until the
@@ -215,7 +203,7 @@ outcome run_end::wait_for_end(fiber& self, end_wait awaited, nanos deadline) noe
   awaited_ = awaited;
   ticket_ = self.self.open(for_all);
   waiting_ = &self.self;
-  listen(true);
+  sched_.above().listen(true);
   outcome result = outcome::value;
   if (end_has_come()) {
     self.self.claim(ticket_, outcome::value);
@@ -230,26 +218,26 @@ outcome run_end::wait_for_end(fiber& self, end_wait awaited, nanos deadline) noe
   }
   const lock_guard guard(lock_);
   waiting_ = nullptr;
-  listen(false);
+  sched_.above().listen(false);
   return result;
 }
 
 void run_end::wait_until_all_done(fiber& self) noexcept {
-  while (!state_.stopping() && !all_done())
+  while (!sched_.state.stopping() && !all_done())
     wait_for_end(self, end_wait::all_done, never);
 }
 
 // If there is no memory for the deadline, the grace counts as over.
 void run_end::wait_out_grace(fiber& self) noexcept {
-  while (!state_.stopping() && others_left() && grace_left() > 0) {
+  while (!sched_.state.stopping() && others_left() && grace_left() > 0) {
     if (wait_for_end(self, end_wait::grace, never) == outcome::cancelled) return;
   }
 }
 
 // Waits until the caller is the last user fiber and no function is left on a side pool.
 outcome run_end::wait_for_others(fiber& self, nanos limit) noexcept {
-  const nanos deadline = saturating_add(clock_.now(), limit);
-  state_.set_gives_up_at(deadline);
+  const nanos deadline = saturating_add(sched_.clock.now(), limit);
+  sched_.state.set_gives_up_at(deadline);
   while (others_left()) {
     const outcome result = wait_for_end(self, end_wait::others, deadline);
     if (result == outcome::cancelled || (result == outcome::timeout && others_left()))
@@ -268,7 +256,7 @@ void run_end::wait_for_user_fibers(fiber& self) noexcept {
 }
 
 void run_end::wait_for_system_fibers(fiber& self) noexcept {
-  while (fibers_.system() != 0)
+  while (sched_.fibers.system() != 0)
     wait_for_end(self, end_wait::system, never);
 }
 

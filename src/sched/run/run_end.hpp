@@ -9,16 +9,12 @@
 #pragma once
 
 #include "base/atomic.hpp"
-#include "base/clock_source.hpp"
 #include "base/intrusive_list.hpp"
 #include "base/spinlock.hpp"
-#include "sched/fiber/end_listener.hpp"
-#include "sched/fiber/fiber_registry.hpp"
-#include "sched/fiber/run_state.hpp"
-#include "sched/run/runtime_part.hpp"
 #include "sched/run/side_call.hpp"
 #include "sched/wait/cancel_tree.hpp"
 #include "sched/wait/waiter.hpp"
+#include "sched/worker/scheduler.hpp"
 
 #include <vigil/detail/config.hpp>
 
@@ -27,11 +23,6 @@
 #include <optional>
 
 namespace VIGIL_DETAIL {
-
-class outside_work;
-class signal_hub;
-class timer_seam;
-class visitors;
 
 // Starts fibers of the library's own.
 class system_fibers {
@@ -53,22 +44,10 @@ struct grace_request {
   list_hook<grace_request> hook;
 };
 
-class run_end final : public end_listener {
+class run_end {
  public:
-  struct parts {
-    const scheduler_options& settings;
-    const clock_source& clock;
-    run_state& state;
-    fiber_registry& fibers;
-    outside_work& outside;
-    side_calls& calls;
-    signal_hub& signals;
-    visitors& inside;
-    timer_seam* const& timers;  // attached before the first run
-    system_fibers& starter;
-  };
-
-  explicit run_end(const parts& with) noexcept;
+  run_end(scheduler& of, side_calls& calls, system_fibers& starter) noexcept
+      : sched_(of), calls_(calls), starter_(starter) {}
 
   // --- any thread
   void request_stop() noexcept;  // outside run() it is kept for the next run
@@ -78,9 +57,12 @@ class run_end final : public end_listener {
   VIGIL_FOR_IO void withdraw_grace(grace_request& r) noexcept VIGIL_EXCLUDES(lock_);
 
   // Whether the main fiber waits until all_done() (exit_when::all_done).
-  bool waits_for_all() const noexcept { return settings_.exit == exit_when::all_done; }
+  bool waits_for_all() const noexcept { return sched_.settings().exit == exit_when::all_done; }
 
   bool all_done() const noexcept;
+
+  // Readies the main fiber if what it waits for has come (end_listener).
+  void look_again() noexcept VIGIL_EXCLUDES(lock_);
 
   // Whether a signal of stop_on is waited for: by the main fiber, which sleeps or selects
   // from nothing, or by a fiber that waits for the root context's end.
@@ -101,7 +83,9 @@ class run_end final : public end_listener {
   // Names the fibers and calls that keep the shutdown from ending, and ends the program.
   void stop_limit_passed(nanos waited) noexcept;
 
-  nanos stop_limit() const noexcept { return std::max<nanos>(settings_.stop_limit.count(), 0); }
+  nanos stop_limit() const noexcept {
+    return std::max<nanos>(sched_.settings().stop_limit.count(), 0);
+  }
 
   // --- run(), in this order
   // Throws wrong_place if there is a run already. True if a stop was asked for before.
@@ -122,9 +106,6 @@ class run_end final : public end_listener {
   // The root context of the present run. The layer of contexts makes it when the first
   // fiber asks for it; it is held until the run's end.
   atomic<cancel_node*> root{nullptr};
-
-  // Kept for the runtime by the layers above.
-  runtime_parts parts_above;
 
  private:
   // The end that the main fiber waits for; `grace` ends early if the others end, or all
@@ -153,7 +134,6 @@ class run_end final : public end_listener {
   };
 
   void note_begin(int signal = 0) noexcept VIGIL_EXCLUDES(lock_);
-  void look_again() noexcept override VIGIL_EXCLUDES(lock_);  // for the main fiber
 
   // --- the main fiber
   bool end_has_come() const noexcept VIGIL_REQUIRES(lock_);
@@ -184,15 +164,8 @@ class run_end final : public end_listener {
   void look_at_grace_again() noexcept VIGIL_EXCLUDES(lock_);
   void end_grace() noexcept;
 
-  const scheduler_options& settings_;
-  const clock_source& clock_;
-  run_state& state_;
-  fiber_registry& fibers_;
-  outside_work& outside_;
+  scheduler& sched_;
   side_calls& calls_;
-  signal_hub& signals_;
-  visitors& visitors_;
-  timer_seam* const& timers_;
   system_fibers& starter_;
 
   spinlock lock_{lock_rank::shutdown};

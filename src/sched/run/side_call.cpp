@@ -1,10 +1,8 @@
 #include "sched/run/side_call.hpp"
 
 #include "base/assert.hpp"
-#include "sched/fiber/end_listener.hpp"
 #include "sched/fiber/fiber_words.hpp"
-#include "sched/idle/idle.hpp"
-#include "sched/worker/outside_work.hpp"
+#include "sched/worker/scheduler.hpp"
 
 #include <optional>
 #include <thread>
@@ -12,7 +10,7 @@
 namespace VIGIL_DETAIL {
 
 void side_calls::begin(side_call& c) noexcept {
-  outside_.add();
+  sched_.outside.add();
   under_way_.fetch_add(1);
   const lock_guard guard(lock_);
   calls_.push_back(c);
@@ -20,9 +18,9 @@ void side_calls::begin(side_call& c) noexcept {
 
 bool side_calls::returned(side_call& c) noexcept {
   waiter* waits = nullptr;
-  const bool in_virtual = clock_.is_virtual();
+  const bool in_virtual = sched_.clock.is_virtual();
   std::optional<visit> inside;
-  if (in_virtual) inside.emplace(visitors_);  // a call that is done no longer holds the run
+  if (in_virtual) inside.emplace(sched_.inside());  // a call that is done no longer holds the run
   {
     const lock_guard guard(lock_);
     if (c.left) {
@@ -37,7 +35,7 @@ bool side_calls::returned(side_call& c) noexcept {
     }
   }
   if (in_virtual) {
-    idle_.wake_all();  // this may be the last call: take_in()
+    sched_.idle().wake_all();  // this may be the last call: take_in()
     return false;
   }
   if (waits != nullptr) waits->deliver();
@@ -66,11 +64,11 @@ call_fate side_calls::leave(side_call& c) noexcept {
 // Called from threads outside, too. The main fiber may end the run as soon as the count
 // is down: the scheduler's destructor waits for the threads that are in here.
 void side_calls::over() noexcept {
-  const visit inside(visitors_);
+  const visit inside(sched_.inside());
   under_way_.fetch_sub(1);
-  outside_.end();
-  if (clock_.is_virtual()) idle_.wake_all();
-  main_.something_ended();
+  sched_.outside.end();
+  if (sched_.clock.is_virtual()) sched_.idle().wake_all();
+  sched_.above().something_ended();
 }
 
 void side_calls::wait_until_over() const noexcept {

@@ -24,11 +24,9 @@
 #pragma once
 
 #include "base/atomic.hpp"
-#include "base/clock_source.hpp"
 #include "base/intrusive_list.hpp"
 #include "base/nanos.hpp"
 #include "base/spinlock.hpp"
-#include "sched/fiber/visitors.hpp"
 #include "sched/wait/waiter.hpp"
 
 #include <vigil/detail/site.hpp>
@@ -38,9 +36,7 @@
 
 namespace VIGIL_DETAIL {
 
-class end_listener;
-class idle_workers;
-class outside_work;
+class scheduler;
 
 // The fate of a call that its caller leaves, and so the owner of its record.
 enum class call_fate : std::uint8_t {
@@ -77,12 +73,7 @@ class side_call {
 
 class side_calls {
  public:
-  side_calls(const clock_source& clock,
-             idle_workers& idle,
-             outside_work& outside,
-             end_listener& main,
-             visitors& inside) noexcept
-      : clock_(clock), idle_(idle), outside_(outside), main_(main), visitors_(inside) {}
+  explicit side_calls(scheduler& of) noexcept : sched_(of) {}
 
   void begin(side_call& c) noexcept VIGIL_EXCLUDES(lock_);
   // Caller: the pool's thread. True if nobody waits any more: then the record is the
@@ -119,11 +110,7 @@ class side_calls {
  private:
   using call_list = list<side_call, &side_call::hook>;
 
-  const clock_source& clock_;
-  idle_workers& idle_;
-  outside_work& outside_;
-  end_listener& main_;
-  visitors& visitors_;
+  scheduler& sched_;
 
   spinlock lock_{lock_rank::side_calls};
   call_list calls_ VIGIL_GUARDED_BY(lock_);

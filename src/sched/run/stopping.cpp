@@ -44,16 +44,16 @@ constexpr nanos main_is_told_after = 1'000'000'000;
 
 void run_end::request_stop() noexcept {
   // The run may end at once, and the runtime with it.
-  const visit inside(visitors_);
+  const visit inside(sched_.inside());
   bool is_idle = false;
   {
     const lock_guard guard(lock_);
-    signals_.note_stop();
+    sched_.signals.note_stop();
     // Kept for the next run, whose beginning takes the lock: open_run().
-    is_idle = state_.phase() == run_phase::idle;
+    is_idle = sched_.state.phase() == run_phase::idle;
   }
   // A worker does the rest, as for a signal.
-  if (!is_idle) signals_.wake_all(waker::thread);
+  if (!is_idle) sched_.signals.wake_all(waker::thread);
 }
 
 // Notes when the end began, and whether by a signal: the first call does, before the
@@ -61,15 +61,15 @@ void run_end::request_stop() noexcept {
 void run_end::note_begin(int signal) noexcept {
   const lock_guard guard(lock_);
   if (since_.load() != 0) return;
-  const nanos now = clock_.now();
+  const nanos now = sched_.clock.now();
   since_.store(now);
-  unnamed_.is_given = signal != 0 && !settings_.grace.has_value() && !main_has_returned_;
+  unnamed_.is_given = signal != 0 && !sched_.settings().grace.has_value() && !main_has_returned_;
   unnamed_.tell_at = saturating_add(now, main_is_told_after);
 }
 
 void run_end::begin(int signal) noexcept {
   note_begin(signal);
-  if (!state_.change_phase(run_phase::running, run_phase::ending)) return;
+  if (!sched_.state.change_phase(run_phase::running, run_phase::ending)) return;
   // The root context comes first. Its end may call functions of the user's, so a fiber
   // cancels it: the stopper.
   if (grace_left() <= 0 && root.load() == nullptr) stop_all();
@@ -79,19 +79,19 @@ void run_end::begin(int signal) noexcept {
 // --- signals
 
 void run_end::take_signals() noexcept {
-  const std::uint64_t bits = signals_.take();
+  const std::uint64_t bits = sched_.signals.take();
   if ((bits & 1) != 0) begin();
   for (int signal = 1; signal < 64; ++signal) {
     if ((bits >> signal & 1) == 0) continue;
-    const auto& stop_on = settings_.stop_on;
+    const auto& stop_on = sched_.settings().stop_on;
     if (std::find(stop_on.begin(), stop_on.end(), signal) != stop_on.end()) {
       const nanos since = since_.load();
       int none = 0;
       stop_signal_.compare_exchange_strong(none, signal);
       begin(signal);
-      if (since != 0 && clock_.now() - since >= grace_kept) end_grace();
+      if (since != 0 && sched_.clock.now() - since >= grace_kept) end_grace();
     }
-    signals_.deliver(signal);
+    sched_.signals.deliver(signal);
   }
 }
 
@@ -104,7 +104,8 @@ bool run_end::unnamed_grace_counts() const noexcept {
 
 nanos run_end::longest_grace() const noexcept {
   if (unnamed_grace_counts()) return main_grace;
-  nanos longest = settings_.grace ? std::max<nanos>(settings_.grace->count(), 0) : 0;
+  nanos longest =
+      sched_.settings().grace ? std::max<nanos>(sched_.settings().grace->count(), 0) : 0;
   for (const grace_request* r = graces_.front(); r != nullptr;
        r = list<grace_request, &grace_request::hook>::next(*r)) {
     longest = std::max(longest, r->length);
@@ -118,7 +119,7 @@ nanos run_end::grace_until() const noexcept {
 
 nanos run_end::grace_left() noexcept {
   const lock_guard guard(lock_);
-  return grace_until() - clock_.now();
+  return grace_until() - sched_.clock.now();
 }
 
 void run_end::announce_grace(grace_request& r) noexcept {
@@ -131,9 +132,10 @@ void run_end::withdraw_grace(grace_request& r) noexcept {
     const lock_guard guard(lock_);
     graces_.remove(r);
     // Main has a second from here before the line comes.
-    if (unnamed_grace_counts()) unnamed_.tell_at = saturating_add(clock_.now(), main_is_told_after);
+    if (unnamed_grace_counts())
+      unnamed_.tell_at = saturating_add(sched_.clock.now(), main_is_told_after);
   }
-  if (state_.phase() != run_phase::running) look_at_grace_again();
+  if (sched_.state.phase() != run_phase::running) look_at_grace_again();
 }
 
 void run_end::look_at_grace_again() noexcept {
@@ -167,20 +169,20 @@ void run_end::end_grace() noexcept {
 // closes first and looks at the count second (RE5, RE6 of end.cpp). So the main fiber is
 // still there for the stopper, although this call or a thread may wake it meanwhile.
 void run_end::begin_by_deadlock() noexcept {
-  fibers_.count_system(1);
-  if (state_.phase() < run_phase::closed) {
+  sched_.fibers.count_system(1);
+  if (sched_.state.phase() < run_phase::closed) {
     note_begin();
-    state_.advance(run_phase::ending);
+    sched_.state.advance(run_phase::ending);
     end_grace();  // the fibers that wait for its end wake, and see to the stop limit
     start_stopper();
   }
-  fibers_.count_system(-1);
+  sched_.fibers.count_system(-1);
 }
 
 // The main fiber's control block may go at any moment, if a thread from outside has
 // woken the fiber meanwhile: under the lock it is there (set_main_fiber).
 bool run_end::waits_for_stop_signal() noexcept {
-  if (settings_.stop_on.empty()) return false;
+  if (sched_.settings().stop_on.empty()) return false;
   {
     const lock_guard guard(lock_);
     if (main_fiber_ == nullptr) return false;
@@ -216,7 +218,7 @@ void run_end::cancel_root() noexcept {
   node->cancel(cancel_state::shutdown, nullptr);
   if (root_cancels_.fetch_sub(1) != 1) return;
   dismiss(root_watch_);
-  something_ended();
+  sched_.above().something_ended();
 }
 
 void run_end::watch_root(fiber& self) noexcept {
@@ -274,7 +276,7 @@ void run_end::stopper_body(fiber& self) noexcept {
 // Waits out the grace; false if the deadline_fiber was dismissed meanwhile.
 bool run_end::wait_out_grace_as(deadline_fiber& role, fiber& self) noexcept {
   kept result = kept::woken;
-  while (result == kept::woken && !state_.stopping()) {
+  while (result == kept::woken && !sched_.state.stopping()) {
     result = wait_as(role, self, std::nullopt);
     tell_of_main();
   }
@@ -289,9 +291,9 @@ void run_end::tell_of_main() noexcept {
   nanos left = 0;
   {
     const lock_guard guard(lock_);
-    const nanos now = clock_.now();
+    const nanos now = sched_.clock.now();
     if (!unnamed_grace_counts() || unnamed_.is_told || now < unnamed_.tell_at) return;
-    if (main_fiber_ == nullptr || state_.stopping()) return;
+    if (main_fiber_ == nullptr || sched_.state.stopping()) return;
     unnamed_.is_told = true;
     state = main_fiber_->state.load();
     reason = main_fiber_->present.reason.load();
@@ -315,16 +317,17 @@ run_end::kept run_end::wait_as(deadline_fiber& role,
                                std::optional<nanos> length) noexcept {
   lock_.lock();
   role.in_grace = !length.has_value();
-  if (role.dismissed || (role.in_grace && state_.stopping())) {
+  if (role.dismissed || (role.in_grace && sched_.state.stopping())) {
     const kept result = role.dismissed ? kept::dismissed : kept::over;
     lock_.unlock();
     return result;
   }
-  nanos until = length ? saturating_add(clock_.now(), std::max<nanos>(*length, 0)) : grace_until();
+  nanos until =
+      length ? saturating_add(sched_.clock.now(), std::max<nanos>(*length, 0)) : grace_until();
   if (role.in_grace && unnamed_grace_counts() && !unnamed_.is_told)
     until = std::min(until, unnamed_.tell_at);
   const ticket t = self.self.open(false);
-  if (length) state_.set_gives_up_at(until);
+  if (length) sched_.state.set_gives_up_at(until);
   role.waiter = &self.self;
   role.ticket = t;
   outcome result = outcome::timeout;
@@ -354,14 +357,14 @@ void run_end::dismiss(deadline_fiber& role) noexcept {
 }
 
 void run_end::stop_all() noexcept {
-  if (!state_.begin_stopping()) return;
-  state_.advance(run_phase::stopping);
-  fibers_.for_each([](fiber& f) {
+  if (!sched_.state.begin_stopping()) return;
+  sched_.state.advance(run_phase::stopping);
+  sched_.fibers.for_each([](fiber& f) {
     if (f.self.claim_stop()) f.self.deliver();
   });
   // A part that is made from now on finds stopping() set.
-  parts_above.for_each([](runtime_part& p) { p.stop_all(); });
-  state_.note_all_stopped();
+  sched_.parts_above.for_each([](runtime_part& p) { p.stop_all(); });
+  sched_.state.note_all_stopped();
 }
 
 void run_end::stop_limit_passed(nanos waited) noexcept {
@@ -371,7 +374,7 @@ void run_end::stop_limit_passed(nanos waited) noexcept {
       "return keeps them:",
       static_cast<double>(waited) / 1e9);
   const fiber* const self = current_fiber();  // the deadline_fiber that calls
-  fibers_.for_each([this, self](const fiber& f) {
+  sched_.fibers.for_each([this, self](const fiber& f) {
     if (&f == self) return;
     const fiber_state state = f.state.load();
     const wait_reason reason = f.present.reason.load();
@@ -392,12 +395,12 @@ void run_end::stop_limit_passed(nanos waited) noexcept {
   });
   calls_.name();
   dump_writer out(STDERR_FILENO);
-  parts_above.for_each([&out](runtime_part& p) { p.write(out); });
+  sched_.parts_above.for_each([&out](runtime_part& p) { p.write(out); });
   out.flush();
-  if (clock_.is_virtual()) {
+  if (sched_.clock.is_virtual()) {
     warn("this run on virtual time failed with seed %llu; VIGIL_SEED=%llu replays it",
-         static_cast<unsigned long long>(settings_.seed),
-         static_cast<unsigned long long>(settings_.seed));
+         static_cast<unsigned long long>(sched_.settings().seed),
+         static_cast<unsigned long long>(sched_.settings().seed));
   }
   fatal("shutdown: giving up");
 }

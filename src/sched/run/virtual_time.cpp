@@ -4,10 +4,7 @@
 #include "sched/run/deadlock.hpp"
 #include "sched/run/run_end.hpp"
 #include "sched/run/side_call.hpp"
-#include "sched/wait/timer_seam.hpp"
 #include "sched/worker/idler.hpp"
-#include "sched/worker/outside_work.hpp"
-#include "sched/worker/scheduler.hpp"
 
 #include <vigil/error.hpp>
 
@@ -16,11 +13,11 @@
 namespace VIGIL_DETAIL {
 
 bool virtual_time::has_jumped(idler& w) noexcept {
-  if (of_.calls.under_way() != 0) {
-    if (!of_.calls.take_in()) sleep_for_calls(w);  // time stands still
+  if (calls_.under_way() != 0) {
+    if (!calls_.take_in()) sleep_for_calls(w);  // time stands still
     return false;
   }
-  if (of_.outside.any()) {
+  if (sched_.outside.any()) {
     sleep_alone(w, true);  // time stands still
     return false;
   }
@@ -32,17 +29,17 @@ bool virtual_time::has_jumped(idler& w) noexcept {
     if (settled->claim(settler_ticket_, outcome::value)) settled->deliver();
     return false;
   }
-  of_.timers->tidy();
-  if (of_.deadlocks.can_only_give_up(of_.idle.wake_count()) && of_.deadlocks.end_lock_waits())
+  sched_.timers().tidy();
+  if (deadlocks_.can_only_give_up(sched_.idle().wake_count()) && deadlocks_.end_lock_waits())
     return false;
-  const nanos next = of_.next_deadline.load();
+  const nanos next = sched_.board.next_deadline.load();
   if (next == never) {
     sleep_alone(w, false);
     return false;
   }
-  if (next > of_.clock.now()) {
-    of_.clock.jump_to(next);
-    at_instant.begin_instant();
+  if (next > sched_.clock.now()) {
+    sched_.clock.jump_to(next);
+    sched_.at_instant.begin_instant();
   }
   return true;
 }
@@ -51,41 +48,42 @@ bool virtual_time::has_jumped(idler& w) noexcept {
 // the stop limit is counted on the real one.
 void virtual_time::sleep_for_calls(idler& w) noexcept {
   nanos until = never;
-  if (of_.state.stopping()) {
-    const nanos limit = of_.end.stop_limit();
+  if (sched_.state.stopping()) {
+    const nanos limit = end_.stop_limit();
     if (calls_given_up_at_ == 0) calls_given_up_at_ = saturating_add(monotonic_now(), limit);
     until = calls_given_up_at_;
-    if (monotonic_now() >= until) of_.end.stop_limit_passed(limit);
+    if (monotonic_now() >= until) end_.stop_limit_passed(limit);
   }
-  of_.idle.start_looking();
-  of_.idle.lie_down(w.place(), until, never);
-  if (w.sees_work() || of_.calls.under_way() == 0 || of_.calls.all_done()) {
-    of_.idle.stay_awake(w.place());
+  sched_.idle().start_looking();
+  sched_.idle().lie_down(w.place(), until, never);
+  if (w.sees_work() || calls_.under_way() == 0 || calls_.all_done()) {
+    sched_.idle().stay_awake(w.place());
   } else {
-    of_.idle.sleep(w.place());
+    sched_.idle().sleep(w.place());
   }
-  of_.idle.stop_looking();
+  sched_.idle().stop_looking();
 }
 
 // Sleeps until something comes in from outside, or from another runtime. Without outside
 // work nothing is pending, and maybe nothing will ever come: a deadlock.
 void virtual_time::sleep_alone(idler& w, bool for_outside_work) noexcept {
-  of_.idle.start_looking();
-  of_.idle.lie_down(w.place(), never, never);
+  sched_.idle().start_looking();
+  sched_.idle().lie_down(w.place(), never, never);
   const bool goes_on =
-      w.sees_work() || (for_outside_work ? !of_.outside.any() : of_.next_deadline.load() != never);
+      w.sees_work() ||
+      (for_outside_work ? !sched_.outside.any() : sched_.board.next_deadline.load() != never);
   if (goes_on) {
-    of_.idle.stay_awake(w.place());
+    sched_.idle().stay_awake(w.place());
   } else {
-    if (!for_outside_work) of_.deadlocks.look();
-    of_.idle.sleep(w.place());
+    if (!for_outside_work) deadlocks_.look();
+    sched_.idle().sleep(w.place());
   }
-  of_.idle.stop_looking();
+  sched_.idle().stop_looking();
 }
 
 void virtual_time::settle() {
   require_fiber("testing::settle");
-  if (!of_.clock.is_virtual())
+  if (!sched_.clock.is_virtual())
     throw wrong_place("vigil::testing::settle: only inside testing::run_virtual");
   if (settler_ != nullptr) {
     throw wrong_place("vigil::testing::settle: another fiber is settling already");

@@ -6,49 +6,24 @@
 // All of it is done by the one worker's thread, so nothing here has a lock.
 #pragma once
 
-#include "base/atomic.hpp"
-#include "base/clock_source.hpp"
-#include "base/random.hpp"
 #include "sched/wait/waiter.hpp"
-#include "sched/worker/standstill.hpp"
-
-#include <cstdint>
+#include "sched/worker/scheduler.hpp"
 
 namespace VIGIL_DETAIL {
 
 class deadlock_finder;
-class idle_workers;
 class idler;
-class outside_work;
 class run_end;
-class run_state;
 class side_calls;
-class timer_seam;
 
 class virtual_time {
  public:
-  struct parts {
-    clock_source& clock;
-    idle_workers& idle;
-    side_calls& calls;
-    const outside_work& outside;
-    const run_state& state;
-    run_end& end;
-    deadlock_finder& deadlocks;
-    const atomic<nanos>& next_deadline;
-    timer_seam* const& timers;  // attached before the first run
-  };
-
-  virtual_time(const parts& of, std::uint64_t seed) noexcept
-      : at_instant(seed), of_(of), dice_(seed) {}
-
-  // Decides which of several goes first: fibers, cases of a select, timers due at one
-  // instant.
-  random& dice() noexcept { return dice_; }
+  virtual_time(scheduler& of, side_calls& calls, run_end& end, deadlock_finder& deadlocks) noexcept
+      : sched_(of), calls_(calls), end_(end), deadlocks_(deadlocks) {}
 
   void begin_run() noexcept {
     calls_given_up_at_ = 0;
-    at_instant.begin_run();
+    sched_.at_instant.begin_run();
   }
 
   // Called when nothing is ready and no timer is due. True if a timer is due now, since
@@ -58,14 +33,14 @@ class virtual_time {
   // Parks until nothing else can run at this instant. Throws wrong_place on real time.
   void settle();
 
-  standstill at_instant;
-
  private:
   void sleep_alone(idler& w, bool for_outside_work) noexcept;
   void sleep_for_calls(idler& w) noexcept;
 
-  const parts of_;
-  random dice_;
+  scheduler& sched_;
+  side_calls& calls_;
+  run_end& end_;
+  deadlock_finder& deadlocks_;
   nanos calls_given_up_at_ = 0;  // while the run ends; 0: not yet set
   // settle(): one fiber at a time.
   waiter* settler_ = nullptr;

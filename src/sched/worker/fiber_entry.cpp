@@ -1,7 +1,7 @@
 #include "sched/worker/fiber_entry.hpp"
 
+#include "machine/process_state.hpp"
 #include "sched/fiber/stack_sampler.hpp"
-#include "sched/process/process_fork.hpp"
 #include "sched/worker/scheduler.hpp"
 #include "sched/worker/unhandled.hpp"
 

@@ -4,12 +4,11 @@
 #include "machine/stack.hpp"
 #include "sched/fiber/run_state.hpp"
 #include "sched/idle/tuning.hpp"
-#include "sched/queue/pinned_inbox.hpp"
-#include "sched/run/deadlock.hpp"
+#include "sched/queue/injection_queue.hpp"
 #include "sched/wait/timer_seam.hpp"
 #include "sched/worker/clock_turns.hpp"
 #include "sched/worker/ready_work.hpp"
-#include "sched/worker/signal_hub.hpp"
+#include "sched/worker/run_seam.hpp"
 
 namespace VIGIL_DETAIL {
 namespace {
@@ -55,7 +54,7 @@ void idler::share(bool is_one) noexcept {
 // Work is also a deadline to which no worker sleeps, this one included.
 bool idler::sees_work() noexcept {
   if (!of_.is_virtual && of_.next_deadline.load() < of_.idle.earliest()) return true;
-  return of_.inbox.filled() || of_.work.any();
+  return !of_.inbox.empty() || of_.work.any();
 }
 
 // Returns a time before which the worker does not wake for deadlines, or 0. A deadline
@@ -97,7 +96,7 @@ bool idler::lie_down(timer_seam& timers) noexcept {
       stay_awake();
       return false;
     }
-    if (next == never && of_.idle.asleep() == of_.workers) of_.deadlocks.look();
+    if (next == never && of_.idle.asleep() == of_.workers) of_.run.all_rest();
     if (!must_end_lock_waits(none_left)) return true;
     stay_awake();
   } while (!ends_lock_waits(none_left));
@@ -129,7 +128,7 @@ void idler::sleep(nanos now) noexcept {
 bool idler::must_end_lock_waits(std::uint64_t& none_left) noexcept {
   if (!of_.state.deadlocked()) return false;
   const std::uint64_t asleep = of_.idle.all_asleep(of_.workers, monotonic_now());
-  if (asleep == 0 || asleep == none_left || !of_.deadlocks.can_only_give_up(asleep)) return false;
+  if (asleep == 0 || asleep == none_left || !of_.run.can_only_give_up(asleep)) return false;
   none_left = asleep + 1;
   return true;
 }
@@ -139,7 +138,7 @@ bool idler::must_end_lock_waits(std::uint64_t& none_left) noexcept {
 // False if there is nothing to run, so that the caller lies down again. Caller: has got
 // up for this.
 bool idler::ends_lock_waits(std::uint64_t wake_count) noexcept {
-  return !of_.deadlocks.can_only_give_up(wake_count) || of_.deadlocks.end_lock_waits();
+  return !of_.run.can_only_give_up(wake_count) || of_.run.end_lock_waits();
 }
 
 }  // namespace VIGIL_DETAIL

@@ -34,11 +34,10 @@
 namespace VIGIL_DETAIL {
 
 class clock_turns;
-class deadlock_finder;
-class pinned_inbox;
+class injection_queue;
 class ready_work;
+class run_seam;
 class run_state;
-class signal_hub;
 class timer_seam;
 
 class idler {
@@ -46,14 +45,13 @@ class idler {
   struct parts {
     idle_workers& idle;
     const ready_work& work;
-    deadlock_finder& deadlocks;
-    const signal_hub& signals;
+    run_seam& run;
     const run_state& state;
     const atomic<nanos>& next_deadline;
     const std::size_t workers;  // how many there are
     const bool is_virtual;
     // Its worker's own.
-    const pinned_inbox& inbox;
+    const injection_queue& inbox;
     clock_turns& turns;
     worker_counters& counters;
   };

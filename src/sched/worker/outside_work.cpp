@@ -1,7 +1,8 @@
 #include "sched/worker/outside_work.hpp"
 
 #include "sched/idle/idle.hpp"
-#include "sched/run/deadlock.hpp"
+#include "sched/worker/timer_board.hpp"
+#include "sched/worker/worker.hpp"
 
 namespace VIGIL_DETAIL {
 
@@ -38,7 +39,7 @@ void outside_work::io_executor_ends() noexcept {
 void outside_work::leave() noexcept {
   if ((announced_.fetch_sub(1) & low_half) == 1) {
     main_.something_ended();
-    deadlocks_.look_again();
+    board_.look_again_at_rest();
   }
   visitors_.leave();  // the last touch; the destructor waits for it
 }

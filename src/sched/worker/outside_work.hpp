@@ -23,16 +23,16 @@
 
 namespace VIGIL_DETAIL {
 
-class deadlock_finder;
+class timer_board;
 class idle_workers;
 
 class outside_work {
  public:
   outside_work(idle_workers& idle,
-               deadlock_finder& deadlocks,
+               timer_board& board,
                end_listener& main,
                visitors& inside) noexcept
-      : idle_(idle), deadlocks_(deadlocks), main_(main), visitors_(inside) {}
+      : idle_(idle), board_(board), main_(main), visitors_(inside) {}
 
   void add() noexcept { announced_.fetch_add(one_more); }
 
@@ -80,7 +80,7 @@ class outside_work {
   static constexpr std::uint64_t one_more = (std::uint64_t{1} << 32) + 1;
 
   idle_workers& idle_;
-  deadlock_finder& deadlocks_;
+  timer_board& board_;
   end_listener& main_;
   visitors& visitors_;
 

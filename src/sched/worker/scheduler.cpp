@@ -1,10 +1,9 @@
 #include "sched/worker/scheduler.hpp"
 
-#include "sched/call/park.hpp"
+#include "machine/process_state.hpp"
 #include "sched/fiber/stack_sampler.hpp"
-#include "sched/process/process_fork.hpp"
-#include "sched/report/running_runtimes.hpp"
 #include "sched/worker/fiber_entry.hpp"
+#include "sched/worker/running_runtimes.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/testing.hpp>
@@ -37,11 +36,14 @@ std::byte* align_down(std::byte* p, std::size_t align) noexcept {
 
 constinit atomic<stack_sampler*> installed_sampler{nullptr};
 
-scheduler::scheduler(const scheduler_options& settings, std::unique_ptr<watch> w)
+scheduler::scheduler(const scheduler_options& settings, std::unique_ptr<watch> w, run_seam& run)
     : settings_(settings),
       number_(settings.is_observer ? 0 : runtimes_made.fetch_add(1) + 1),
+      run_(run),
       watches_(std::move(w)),
-      idle_(watches_.present()) {
+      idle_(watches_.present()),
+      dice_(settings.seed),
+      at_instant(settings.seed) {
   if (!settings_.is_observer) runtime_was_made.store(true);
   if (settings_.virtual_time) clock.make_virtual(testing::epoch.time_since_epoch().count());
   events_outside = std::make_unique<shared_event_log>(settings_.recorder_events.value_or(0), clock);
@@ -54,13 +56,16 @@ scheduler::scheduler(const scheduler_options& settings, std::unique_ptr<watch> w
   }
 }
 
-scheduler::~scheduler() {
+void scheduler::let_go() noexcept {
   visitors_.wait_until_gone();
   // Fibers that were started before a run that never came.
   while (fiber* const f = injected.pop()) {
     if (f->table != nullptr) f->table->destroy_call(f->body);
     retire(*f);
   }
+}
+
+scheduler::~scheduler() {
   if (events_outside->log().is_on()) {
     runtimes_recording.fetch_sub(1, order::relaxed);  // ordering: as above
   }
@@ -131,7 +136,7 @@ fiber& scheduler::make_fiber(std::size_t stack_size,
   f->role = role;
   f->own_stack.charge = stack_size;
   f->ending.on_unhandled = settings_.on_unhandled.box();
-  f->identity.id = fibers.take_id(here);
+  f->identity.id = fibers.take_id(here != nullptr ? &here->fiber_numbers : nullptr);
   const std::uint32_t number = mixed(f->identity.id);
   // ordering: before anything is written to its stack, as in worker::about_to_run().
   f->runs.store(number, order::release);
@@ -153,9 +158,9 @@ inline void scheduler::enroll(fiber& f, worker* here) noexcept {
   // ordering: the registry's lock and the queue publish it.
   f.state.store(fiber_state::runnable, order::relaxed);
   if (here == nullptr) {
-    events_outside->start(f);
+    events_outside->start(f.identity, static_cast<std::uint8_t>(f.role));
   } else if (here->counters.log.is_on()) {
-    here->counters.log.start(f);
+    here->counters.log.start(f.identity, static_cast<std::uint8_t>(f.role));
   }
   fibers.add(f);
 }
@@ -167,24 +172,21 @@ void scheduler::adopt(fiber& f) noexcept {
 void scheduler::start(fiber& f) noexcept {
   worker* const w = own_worker();
   enroll(f, w);
-  if (w != nullptr) {
-    w->counters.fibers_started.add();
-    if (f.pinned == nullptr) {
-      w->counters.queued.begin(f);
-      w->push_back(f);
-      if (idle_.asleep() == 0) return;
-      if (w->current != nullptr && w->current->starts_for_events) {
-        w->share();
-        w->keep_no_longer();  // it may start many
-      } else if (w->has_one()) {
-        w->share();
-      } else {
-        idle_.wake_one();
-      }
-      return;
-    }
+  if (w == nullptr) {
+    make_runnable(f);
+    return;
   }
-  make_runnable(f);
+  w->counters.fibers_started.add();
+  w->counters.queued.begin(f);
+  if (!w->push(f, turn::in_order) || idle_.asleep() == 0) return;
+  if (w->current != nullptr && w->current->starts_for_events) {
+    w->share();
+    w->keep_no_longer();  // it may start many
+  } else if (w->has_one()) {
+    w->share();
+  } else {
+    work_added();
+  }
 }
 
 void scheduler::abandon(fiber& f) noexcept {
@@ -202,55 +204,35 @@ void scheduler::retire(fiber& f) noexcept {
 
 void scheduler::make_runnable(fiber& f, turn when) noexcept {
   f.state.store(fiber_state::runnable, order::relaxed);  // ordering: the dump's field
-  worker* const w = own_worker();
-  if (w == nullptr) {
-    const visit inside(visitors_);
-    events_outside->write(event_kind::ready, f.identity.id);
-    if (f.pinned != nullptr) {
-      f.pinned->push_pinned(f);
-    } else {
-      fiber_chain one;
-      one.push_back(f);
-      inject(one);
-    }
+  if (worker* const w = own_worker()) {
+    w->counters.queued.begin(f);
+    if (w->push(f, when)) work_added_here(*w);
     return;
   }
-  w->counters.queued.begin(f);
+  const visit inside(visitors_);
+  events_outside->write(event_kind::ready, f.identity.id);
   if (f.pinned != nullptr) {
     f.pinned->push_pinned(f);
-    return;
-  }
-  if (when == turn::next) {
-    w->push_next(f);
   } else {
-    w->push_back(f);
+    inject(f);
   }
-  work_added_here(*w);
 }
 
 void scheduler::ready_all(fiber_chain& chain) noexcept {
   worker& w = *current_worker();
-  bool first = true;
+  turn when = turn::next;
   while (fiber* const f = chain.pop_front()) {
     // Pairs with PK1 in worker::after(): one of the two queues the fiber.
     if (f->park_state.exchange(park_word::notified, order::acq_rel) != park_word::parked) continue;
     f->state.store(fiber_state::runnable, order::relaxed);  // ordering: the dump's field
     w.counters.queued.begin(*f);
-    if (f->pinned != nullptr) {
-      f->pinned->push_pinned(*f);
-    } else if (first) {
-      w.push_next(*f);
-      first = false;
-    } else {
-      w.push_back(*f);
-    }
+    if (w.push(*f, when)) when = turn::in_order;
   }
   work_added_here(w);
 }
 
-void scheduler::inject(fiber_chain& chain) noexcept {
-  if (chain.empty()) return;
-  injected.push(chain);
+void scheduler::inject(fiber& f) noexcept {
+  injected.push(f);
   work_added();
 }
 
@@ -283,8 +265,8 @@ void scheduler::finish(fiber& f) noexcept {
 
 void scheduler::ended(fiber& f) noexcept {
   const fiber_role role = f.role;
-  f.state.store(fiber_state::ended, order::relaxed);          // ordering: the dump's field
-  if (role == fiber_role::main) end.set_main_fiber(nullptr);  // before its block goes
+  f.state.store(fiber_state::ended, order::relaxed);  // ordering: the dump's field
+  if (role == fiber_role::main) run_.main_fiber_goes();
   if (f.release()) dispose(f);
   if (role == fiber_role::main) {
     fibers.count_alive(-1);

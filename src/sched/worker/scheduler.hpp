@@ -2,11 +2,13 @@
 //
 // Each part is a class that owns its state, with its lock and its rule in its own header;
 // it is given its neighbours when it is made, and none holds the scheduler. The scheduler
-// itself keeps the way of a fiber: it is made, queued, handed to a worker, and ends.
+// itself keeps the way of a fiber: it is made, queued, handed to a worker, and ends. How
+// a run begins and ends is above it (run_seam.hpp, run_core.hpp).
 #pragma once
 
 #include "base/atomic.hpp"
 #include "base/clock_source.hpp"
+#include "base/random.hpp"
 #include "sched/fiber/fiber.hpp"
 #include "sched/fiber/fiber_registry.hpp"
 #include "sched/fiber/run_state.hpp"
@@ -16,15 +18,14 @@
 #include "sched/idle/watch_slot.hpp"
 #include "sched/queue/injection_queue.hpp"
 #include "sched/record/shared_event_log.hpp"
-#include "sched/report/dump_note.hpp"
-#include "sched/run/deadlock.hpp"
-#include "sched/run/run_end.hpp"
-#include "sched/run/side_call.hpp"
-#include "sched/run/virtual_time.hpp"
 #include "sched/wait/timer_seam.hpp"
+#include "sched/worker/dump_note.hpp"
 #include "sched/worker/outside_work.hpp"
 #include "sched/worker/ready_work.hpp"
+#include "sched/worker/run_seam.hpp"
+#include "sched/worker/runtime_part.hpp"
 #include "sched/worker/signal_hub.hpp"
+#include "sched/worker/standstill.hpp"
 #include "sched/worker/timer_board.hpp"
 #include "sched/worker/worker.hpp"
 
@@ -39,24 +40,17 @@
 
 namespace VIGIL_DETAIL {
 
-class dump_writer;
 class side_pool;  // of the blocking layer
 
-class scheduler final : private system_fibers {
+class scheduler {
  public:
   // The watch is the futex one if none is given.
-  explicit scheduler(const scheduler_options& settings, std::unique_ptr<watch> w = nullptr);
-  ~scheduler();
+  scheduler(const scheduler_options& settings, std::unique_ptr<watch> w, run_seam& run);
   scheduler(const scheduler&) = delete;
   scheduler& operator=(const scheduler&) = delete;
 
   // Attaches the timer service. Called before run().
   void attach(timer_seam& seam) noexcept { timers_ = &seam; }
-
-  // Runs `body` as the main fiber until it has returned and every fiber has ended.
-  // Rethrows the exception that left it; throws deadlock as run() promises. Returns true
-  // if a stop ended the body.
-  bool run(call_ref body);
 
   // --- fibers
   // Throws as new_fiber promises.
@@ -77,8 +71,8 @@ class scheduler final : private system_fibers {
   // thread inside the runtime: once f is in a queue, it may end the run while the thread
   // is still here.
   void make_runnable(fiber& f, turn when = turn::next) noexcept;
-  // Queues fibers that were made ready outside the workers, all at once.
-  void inject(fiber_chain& chain) noexcept;
+  // Queues a fiber for whichever worker comes first.
+  void inject(fiber& f) noexcept;
   // Wakes a worker, if need be, for work that is findable now.
   void work_added() noexcept;
   void work_added_here(worker& w) noexcept;  // in the calling worker's own queue
@@ -115,12 +109,11 @@ class scheduler final : private system_fibers {
 
   std::unique_ptr<shared_event_log> events_outside;  // of threads that are not workers
 
-  // Lists the things that keep exit_when::all_done from ending the run, by kind.
-  void list_holders(dump_writer& out) noexcept;
-
   const scheduler_options& settings() const noexcept { return settings_; }
 
   idle_workers& idle() noexcept { return idle_; }
+
+  run_seam& above() noexcept { return run_; }
 
   worker_list& workers() noexcept { return workers_; }
 
@@ -136,45 +129,46 @@ class scheduler final : private system_fibers {
 
   std::uint64_t number() const noexcept { return number_; }
 
- private:
-  friend struct debug_layout;
+  // Decides on virtual time which of several goes first: fibers, cases of a select,
+  // timers due at one instant.
+  random& dice() noexcept { return dice_; }
 
+ private:
   worker* own_worker() noexcept;
   void enroll(fiber& f, worker* here) noexcept;
   stack take_stack(std::size_t size, fiber_role role, worker* here);
-  fiber& make_main_fiber(void* task);
-  void start_workers();
-  void start_system_fiber(const char* name, system_fibers::duty of, void* argument) override;
+
+ protected:
+  friend struct debug_layout;
+
+  ~scheduler();
+
+  // Called first by the destructor of the whole: its parts are still there.
+  void let_go() noexcept;
 
   // Before the parts that are given some of them.
   const scheduler_options settings_;
   const std::uint64_t number_;
+  run_seam& run_;
   watch_slot watches_;
   idle_workers idle_;
   worker_list workers_;
   visitors visitors_;
   timer_seam* timers_ = nullptr;
+  random dice_;
 
  public:
   // --- the parts. Some are given others that come later and keep only their address.
-  // `end` stands before those that take it as its base.
-  timer_board board{{.clock = clock, .idle = idle_, .outside = outside}};
+  timer_board board{{.clock = clock,
+                     .idle = idle_,
+                     .outside = outside,
+                     .workers = settings_.workers,
+                     .state = state}};
   run_state state;
-  injection_queue injected;
-  run_end end{{.settings = settings_,
-               .clock = clock,
-               .state = state,
-               .fibers = fibers,
-               .outside = outside,
-               .calls = calls,
-               .signals = signals,
-               .inside = visitors_,
-               .timers = timers_,
-               .starter = *this}};
-  fiber_registry fibers{settings_, end};
-  outside_work outside{idle_, deadlocks, end, visitors_};
-  side_calls calls{clock, idle_, outside, end, visitors_};
-  signal_hub signals{watches_, workers_, deadlocks, visitors_};
+  injection_queue injected{lock_rank::injection};
+  fiber_registry fibers{settings_, run_};
+  outside_work outside{idle_, board, run_, visitors_};
+  signal_hub signals{watches_, workers_, board, visitors_};
   ready_work work{{.workers = workers_,
                    .injected = injected,
                    .signals = signals,
@@ -183,31 +177,8 @@ class scheduler final : private system_fibers {
                    .next_deadline = board.next_deadline,
                    .callbacks_waiting = board.callbacks_waiting,
                    .timers = timers_}};
-  deadlock_finder deadlocks{{.settings = settings_,
-                             .clock = clock,
-                             .idle = idle_,
-                             .workers = workers_,
-                             .next_deadline = board.next_deadline,
-                             .work = work,
-                             .state = state,
-                             .end = end,
-                             .fibers = fibers,
-                             .outside = outside,
-                             .signals = signals,
-                             .watches = watches_}};
-  detail::virtual_time virtual_time{{.clock = clock,
-                                     .idle = idle_,
-                                     .calls = calls,
-                                     .outside = outside,
-                                     .state = state,
-                                     .end = end,
-                                     .deadlocks = deadlocks,
-                                     .next_deadline = board.next_deadline,
-                                     .timers = timers_},
-                                    settings_.seed};
-
- private:
-  futex_word gate_{0};  // workers start when all threads exist: 1 run, 2 give up
+  standstill at_instant;      // of virtual time
+  runtime_parts parts_above;  // kept for the runtime by the layers above
 };
 
 // The scheduler whose worker the calling thread is; nullptr elsewhere. A function that

@@ -1,9 +1,9 @@
 #include "sched/worker/signal_hub.hpp"
 
 #include "base/assert.hpp"
+#include "machine/process_state.hpp"
 #include "sched/idle/watch_slot.hpp"
-#include "sched/process/process_fork.hpp"
-#include "sched/run/deadlock.hpp"
+#include "sched/worker/timer_board.hpp"
 
 #include <thread>
 
@@ -50,7 +50,7 @@ void signal_hub::remove(signal_watcher& w) noexcept {
     is_last = watched_.fetch_sub(1) == 1;
   }
   // In a program that ends, and in a forked child, no worker is left to look.
-  if (is_last && !process_is_exiting()) deadlocks_.look_again();
+  if (is_last && !process_is_exiting()) board_.look_again_at_rest();
 }
 
 // Called at the end of a run, when no fiber is left: these watchers belong to plain

@@ -25,7 +25,7 @@
 
 namespace VIGIL_DETAIL {
 
-class deadlock_finder;
+class timer_board;
 class watch_slot;
 
 // A receiver of signals (notify_signals). receive() runs on a worker's stack: it only
@@ -44,9 +44,9 @@ class signal_hub {
  public:
   signal_hub(const watch_slot& where,
              const worker_list& workers,
-             deadlock_finder& deadlocks,
+             timer_board& board,
              visitors& inside) noexcept
-      : where_(where), workers_(workers), deadlocks_(deadlocks), visitors_(inside) {}
+      : where_(where), workers_(workers), board_(board), visitors_(inside) {}
 
   void arrived(int signal) noexcept;  // async-signal-safe
 
@@ -86,7 +86,7 @@ class signal_hub {
 
   const watch_slot& where_;
   const worker_list& workers_;
-  deadlock_finder& deadlocks_;
+  timer_board& board_;
   visitors& visitors_;
 
   // A bit for each signal that came. Read at each switch: nothing beside it is written

@@ -3,7 +3,6 @@
 #include "base/assert.hpp"
 #include "base/clock_source.hpp"
 #include "sched/fiber/fiber_words.hpp"
-#include "sched/report/fiber_dump.hpp"
 
 #include <cstring>
 

@@ -3,7 +3,6 @@
 #include "base/assert.hpp"
 #include "base/clock_source.hpp"
 #include "sched/fiber/written_name.hpp"
-#include "sched/report/dump_writer.hpp"
 
 #include <algorithm>
 #include <cstring>

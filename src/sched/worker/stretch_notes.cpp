@@ -5,7 +5,7 @@
 namespace VIGIL_DETAIL {
 namespace {
 
-left_by how_left(after_switch step) noexcept {
+left_by way_of(after_switch step) noexcept {
   switch (step) {
     case after_switch::nothing:
       break;
@@ -21,6 +21,13 @@ left_by how_left(after_switch step) noexcept {
   return left_by::none;
 }
 
+departure how_left(const fiber& f, after_switch step) noexcept {
+  const left_by how = way_of(step);
+  if (how != left_by::park) return {how};
+  // ordering: its own worker reads it.
+  return {how, static_cast<std::uint8_t>(f.present.reason.load(order::relaxed))};
+}
+
 }  // namespace
 
 void stretch_notes::set(slow_fibers* slow) noexcept {
@@ -32,13 +39,13 @@ void stretch_notes::note(unsigned worker,
                          fiber* now,
                          const fiber* left,
                          after_switch step) noexcept {
-  const left_by how = left == nullptr ? left_by::none : how_left(step);
+  const departure how = left == nullptr ? departure{} : how_left(*left, step);
   if (now != nullptr) {
     if (slow_ != nullptr) slow_->begins(worker, *now);
-    if (log_.is_on()) log_.run(*now, left, how);
+    if (log_.is_on()) log_.run(now->identity, now->role == fiber_role::runner, how);
   } else {
     if (slow_ != nullptr) slow_->ends(worker);
-    if (log_.is_on()) log_.leave(*left, how);
+    if (log_.is_on()) log_.leave(left->identity, how);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "base/clock_source.hpp"
 #include "base/nanos.hpp"
 #include "sched/fiber/fiber.hpp"
+#include "sched/fiber/run_state.hpp"
 #include "sched/idle/idle.hpp"
 #include "sched/worker/outside_work.hpp"
 
@@ -24,6 +25,8 @@ class timer_board {
     const clock_source& clock;
     idle_workers& idle;
     const outside_work& outside;
+    const std::size_t workers;  // how many there are
+    const run_state& state;
   };
 
   explicit timer_board(const neighbours& of) noexcept : of_(of) {}
@@ -54,6 +57,10 @@ class timer_board {
   // Called when next_deadline has been lowered. `parking`: the calling fiber parks right
   // afterwards, so its worker looks.
   void deadline_lowered(nanos deadline, bool parking) noexcept;
+
+  // Called when something has gone that may have hidden a deadlock: has the workers look,
+  // if none of them would otherwise. Any thread.
+  void look_again_at_rest() noexcept;
 
   // --- for workers, before user code
   // If workers sleep and no other one looks, sees to it that one of them sleeps no longer

@@ -1,6 +1,6 @@
 #include "sched/worker/turn_budget.hpp"
 
-#include "sched/call/park_check.hpp"
+#include "sched/worker/park_check.hpp"
 #include "sched/worker/scheduler.hpp"
 #include "sched/worker/worker.hpp"
 
@@ -87,7 +87,7 @@ bool is_turn_over(worker* w) noexcept {
 }  // namespace
 
 void count_work(worker& w, const fiber& f) noexcept {
-  w.sched.virtual_time.at_instant.add(f, 1 + w.budget.take_spent());
+  w.sched.at_instant.add(f, 1 + w.budget.take_spent());
 }
 
 fiber* give_way() noexcept {

@@ -1,8 +1,8 @@
 #include "sched/worker/unhandled.hpp"
 
 #include "base/assert.hpp"
+#include "machine/process_state.hpp"
 #include "sched/fiber/fiber_words.hpp"
-#include "sched/process/process_terminate.hpp"
 #include "sched/worker/scheduler.hpp"
 
 #include <exception>

@@ -1,7 +1,6 @@
 #include "sched/worker/worker.hpp"
 
-#include "sched/call/park.hpp"
-#include "sched/process/process_fork.hpp"
+#include "machine/process_state.hpp"
 #include "sched/queue/seeded_order.hpp"
 #include "sched/worker/scheduler.hpp"
 
@@ -56,8 +55,7 @@ worker::worker(scheduler& owner, unsigned number)
       stretches(counters.log),
       idler({.idle = owner.idle(),
              .work = owner.work,
-             .deadlocks = owner.deadlocks,
-             .signals = owner.signals,
+             .run = owner.above(),
              .state = owner.state,
              .next_deadline = owner.board.next_deadline,
              .workers = owner.settings().workers,
@@ -66,16 +64,15 @@ worker::worker(scheduler& owner, unsigned number)
              .turns = turns_,
              .counters = counters}),
       lone_(owner.settings().workers == 1),
-      by_seed_(owner.clock.is_virtual() ? std::make_unique<seeded_order>(owner.virtual_time.dice())
-                                        : nullptr),
+      by_seed_(owner.clock.is_virtual() ? std::make_unique<seeded_order>(owner.dice()) : nullptr),
       random_(owner.settings().seed * 0x9e3779b9 + number),
-      queue_(lone_, owner.injected, owner.idle()),
+      queue_(lone_, owner.injected),
       turns_(owner.clock,
              owner.board.next_deadline,
              owner.next_poll,
              owner.watches(),
              owner.settings().is_guest),
-      dice_(by_seed_ != nullptr ? owner.virtual_time.dice() : random_) {}
+      dice_(by_seed_ != nullptr ? owner.dice() : random_) {}
 
 worker::~worker() = default;
 
@@ -89,7 +86,7 @@ void worker::run() noexcept {
     fiber* f = pick();
     if (f == nullptr && by_seed_ != nullptr) {
       if (sched.state.over()) break;
-      if (sched.virtual_time.has_jumped(idler)) f = sched.board.take_timer_fiber();
+      if (sched.above().clock_has_jumped(idler)) f = sched.board.take_timer_fiber();
       if (f == nullptr) continue;
     }
     if (f == nullptr) {
@@ -136,7 +133,7 @@ void worker::stop_looking() noexcept {
 
 fiber* worker::pick() noexcept {
   takes_callback_ = false;
-  if (sched.signals.hint() != 0) sched.end.take_signals();
+  if (sched.signals.hint() != 0) sched.above().take_signals();
   if (fiber* const f = look_at_clock()) return f;
   return by_seed_ != nullptr ? pick_by_seed() : pick_in_order();
 }
@@ -164,7 +161,7 @@ inline fiber* worker::pick_directly() noexcept {
   // ordering: hints, as in pick(); a signal is taken a turn later.
   const std::uint64_t others =
       sched.signals.hint() | sched.board.callbacks_waiting.load(order::relaxed);
-  if ((cover_before_user_code | inbox_.looks_filled() | (others != 0)) ||
+  if ((cover_before_user_code | !inbox_.looks_empty() | (others != 0)) ||
       turns_.due(idler.is_looking()) || turns_.next_is_for_others()) {
     return nullptr;
   }
@@ -206,10 +203,7 @@ fiber* worker::pick_pinned() noexcept {
 }
 
 void worker::push_seeded(fiber& f) noexcept {
-  if (by_seed_->add(f)) return;
-  fiber_chain one;
-  one.push_back(f);
-  sched.inject(one);
+  if (!by_seed_->add(f)) sched.inject(f);
 }
 
 fiber* worker::pick_by_seed() noexcept {
@@ -243,9 +237,9 @@ void worker::push_pinned(fiber& f) noexcept {
 bool worker::nothing_else() noexcept {
   if (by_seed_ != nullptr) {
     return by_seed_->empty() && !sched.timers().has_callbacks() && sched.injected.empty() &&
-           !inbox_.filled() && !turns_.due(idler.is_looking()) && !sched.signals.any();
+           inbox_.empty() && !turns_.due(idler.is_looking()) && !sched.signals.any();
   }
-  return queue_.looks_empty() && !inbox_.looks_filled() && sched.injected.looks_empty() &&
+  return queue_.looks_empty() && inbox_.looks_empty() && sched.injected.looks_empty() &&
          !sched.timers().has_callbacks() && sched.signals.hint() == 0 &&
          !turns_.due(idler.is_looking());
 }
@@ -349,11 +343,8 @@ void worker::after(fiber& f) noexcept {
       f.has_left(fiber_state::runnable);
       if (by_seed_ != nullptr) {
         by_seed_->add_yielded(f);
-      } else if (f.pinned != nullptr) {
-        push_pinned(f);
-      } else {
-        push_back(f);
-        if (sched.idle().asleep() != 0) share();
+      } else if (push(f, turn::in_order)) {
+        sched.work_added_here(*this);
       }
       break;
     case after_switch::park_timer_fiber:

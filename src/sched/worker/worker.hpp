@@ -19,8 +19,8 @@
 #include "machine/stack.hpp"
 #include "machine/switch.hpp"
 #include "sched/fiber/fiber.hpp"
+#include "sched/fiber/fiber_registry.hpp"
 #include "sched/queue/own_queue.hpp"
-#include "sched/queue/pinned_inbox.hpp"
 #include "sched/worker/after_switch.hpp"
 #include "sched/worker/clock_turns.hpp"
 #include "sched/worker/idler.hpp"
@@ -42,12 +42,6 @@ namespace VIGIL_DETAIL {
 class intake;
 class scheduler;
 class seeded_order;
-
-// Numbers for the fibers that a worker makes: from `next` on, before `last`.
-struct number_block {
-  std::uint64_t next = 0;
-  std::uint64_t last = 0;
-};
 
 class worker {
  public:
@@ -86,10 +80,22 @@ class worker {
   unsigned exceptions_in_flight() const noexcept { return side_->exceptions_in_flight(); }
 
   // --- from this thread
-  // f goes next on this worker, within the bound of hand-offs (own_queue), or last.
-  void push_next(fiber& f) noexcept { by_seed_ ? push_seeded(f) : queue_.push_next(f); }
-
-  void push_back(fiber& f) noexcept { by_seed_ ? push_seeded(f) : queue_.push_back(f); }
+  // Queues a fiber that is ready: it goes next on this worker, within the bound of
+  // hand-offs (own_queue), or last. False if it is pinned: no other worker may take it.
+  bool push(fiber& f, turn when) noexcept {
+    if (f.pinned != nullptr) [[unlikely]] {
+      f.pinned->push_pinned(f);
+      return false;
+    }
+    if (by_seed_ != nullptr) {
+      push_seeded(f);
+    } else if (when == turn::next) {
+      queue_.push_next(f);
+    } else {
+      queue_.push_back(f);
+    }
+    return true;
+  }
 
   // Called when a fiber has become ready here: wakes another worker for it, if one
   // sleeps, at once or in a moment.
@@ -106,7 +112,7 @@ class worker {
 
   bool has_one() const noexcept { return queue_.has_one(); }
 
-  bool has_pinned() const noexcept { return inbox_.filled(); }
+  bool has_pinned() const noexcept { return !inbox_.empty(); }
 
   // --- from run(), while the worker does not run
   // The thread of each worker but the first.
@@ -172,9 +178,9 @@ class worker {
   const std::unique_ptr<seeded_order> by_seed_;  // on virtual time
   random random_;  // for what the seed of a run on virtual time does not decide
   own_queue queue_;
-  pinned_inbox inbox_;
-  bool last_was_pinned_ = false;  // the fiber that pick() has returned last
-  bool takes_callback_ = false;   // that one is a runner, entered for a callback
+  injection_queue inbox_{lock_rank::inbox};  // those pinned to it
+  bool last_was_pinned_ = false;             // the fiber that pick() has returned last
+  bool takes_callback_ = false;              // that one is a runner, entered for a callback
   clock_turns turns_;
 
   random& dice_;

@@ -1,11 +1,12 @@
-// scheduler::run(): the parts that exist for the length of a run, and the main fiber.
+// run_core::run(): the parts that exist for the length of a run, and the main fiber.
 // How a run ends is in end.cpp.
+#include "sched/run_core.hpp"
+
 #include "base/words.hpp"
 #include "sched/overseer/overseer.hpp"
 #include "sched/overseer/stuck_watch.hpp"
 #include "sched/process/process.hpp"
 #include "sched/process/process_fork.hpp"
-#include "sched/worker/scheduler.hpp"
 #include "sched/worker/slow_fiber.hpp"
 
 #include <vigil/error.hpp>
@@ -51,7 +52,7 @@ class opened_run {
 // Enters the runtime among all that run.
 class one_of_all {
  public:
-  explicit one_of_all(scheduler& s) noexcept : sched_(s) {
+  explicit one_of_all(run_core& s) noexcept : sched_(s) {
     process_count_own_threads(1);
     if (!sched_.settings().is_observer) sched_.deadlocks.join();
   }
@@ -68,13 +69,13 @@ class one_of_all {
   one_of_all& operator=(const one_of_all&) = delete;
 
  private:
-  scheduler& sched_;
+  run_core& sched_;
 };
 
 // The overseer, and what it looks for.
 class watched_run {
  public:
-  explicit watched_run(scheduler& s) : sched_(s), workers_(s.workers()) {
+  explicit watched_run(run_core& s) : sched_(s), workers_(s.workers()) {
     const scheduler_options& settings = s.settings();
     if (settings.slow_fiber.count() > 0)
       slow_ = std::make_unique<slow_fibers>(settings.slow_fiber.count(), workers_.size());
@@ -117,7 +118,7 @@ class watched_run {
   }
 
  private:
-  scheduler& sched_;
+  run_core& sched_;
   worker_list& workers_;
   std::unique_ptr<slow_fibers> slow_;
   std::optional<stuck_watch> stuck_;
@@ -127,7 +128,7 @@ class watched_run {
 // The function that run() gives to the main fiber, and how it has ended.
 class main_task {
  public:
-  main_task(scheduler& s, call_ref body) noexcept : sched_(s), body_(body) {}
+  main_task(run_core& s, call_ref body) noexcept : sched_(s), body_(body) {}
 
   void run(fiber& self) noexcept {
     if (!sched_.settings().pin_main) let_go(self);
@@ -184,7 +185,7 @@ class main_task {
     return false;
   }
 
-  scheduler& sched_;
+  run_core& sched_;
   const call_ref body_;
   bool stopped_ = false;
   std::exception_ptr error_;
@@ -212,7 +213,7 @@ constexpr body_table main_table = {
 
 }  // namespace
 
-bool scheduler::run(call_ref body) {
+bool run_core::run(call_ref body) {
   if (current_fiber() != nullptr) {
     throw wrong_place(
         "vigil::run inside a fiber: use go or spawn; a second runtime needs a thread "
@@ -258,7 +259,7 @@ bool scheduler::run(call_ref body) {
   return task.was_stopped();
 }
 
-fiber& scheduler::make_main_fiber(void* task) {
+fiber& run_core::make_main_fiber(void* task) {
   fiber& f = make_fiber(settings_.main_stack_size,
                         "main",
                         sizeof(task),
@@ -272,7 +273,7 @@ fiber& scheduler::make_main_fiber(void* task) {
   return f;
 }
 
-void scheduler::start_workers() {
+void run_core::start_workers() {
   constexpr std::uint32_t wait = 0;
   constexpr std::uint32_t go = 1;
   constexpr std::uint32_t give_up = 2;
@@ -322,7 +323,7 @@ void scheduler::start_workers() {
   open_gate(go);
 }
 
-void scheduler::start_system_fiber(const char* name, system_fibers::duty of, void* argument) {
+void run_core::start_system_fiber(const char* name, system_fibers::duty of, void* argument) {
   struct call {
     system_fibers::duty of;
     void* argument;

@@ -1,6 +1,6 @@
-#include "sched/report/dump_note.hpp"
+#include "sched/worker/dump_note.hpp"
 
-#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/running_runtimes.hpp"
 
 #include <sched.h>
 

@@ -1,4 +1,4 @@
-#include "sched/report/running_runtimes.hpp"
+#include "sched/worker/running_runtimes.hpp"
 
 namespace VIGIL_DETAIL {
 

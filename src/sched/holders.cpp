@@ -3,7 +3,9 @@
 #include "base/foreign_memory.hpp"
 #include "base/thread_annotations.hpp"
 #include "sched/report/fiber_dump.hpp"
-#include "sched/worker/scheduler.hpp"
+#include "sched/report/process_dump.hpp"
+#include "sched/run_core.hpp"
+#include "sched/worker/running_runtimes.hpp"
 
 #include <array>
 #include <cstring>
@@ -55,7 +57,7 @@ void write_more(dump_writer& out, std::size_t n) noexcept {
 
 }  // namespace
 
-void scheduler::list_holders(dump_writer& out) noexcept {
+void run_core::list_holders(dump_writer& out) noexcept {
   out.text("vigil: what holds runtime ").number(number_).text("\n");
 
   std::array<seen_fiber, shown> holding;
@@ -70,7 +72,7 @@ void scheduler::list_holders(dump_writer& out) noexcept {
   for (std::size_t i = 0; i < n && i < shown; ++i)
     write(out, holding[i]);
   write_more(out, n);
-  end.parts_above.for_each([&out](runtime_part& p) { p.write(out); });
+  parts_above.for_each([&out](runtime_part& p) { p.write(out); });
 
   std::array<timer_holder, shown> timers;
   n = timers_->list_holders(timers.data(), shown);
@@ -114,6 +116,13 @@ void scheduler::list_holders(dump_writer& out) noexcept {
     out.text(", ").seconds(monotonic_now() - seen[i].since).text(" ago\n");
   }
   write_more(out, n);
+}
+
+void process_list_holders(dump_writer& out) noexcept {
+  handlers_inside.fetch_add(1);
+  for_each_running([&out](scheduler& s, runtime_slot&) { run_of(s).list_holders(out); });
+  handlers_inside.fetch_sub(1);
+  out.flush();
 }
 
 }  // namespace VIGIL_DETAIL

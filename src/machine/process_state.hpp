@@ -1,0 +1,30 @@
+// Whether the library may still be used after fork() or std::exit.
+//
+// A child has only the thread that forked. So a child that is forked while a thread of
+// the library is there (process_fork.hpp) may not use the library: each call that would
+// ends the program with a message. A child that is forked while there is none may.
+#pragma once
+
+#include <vigil/detail/config.hpp>
+
+namespace VIGIL_DETAIL {
+
+// Ends the program in a child that lacks threads.
+VIGIL_FOR_IO void process_check_fork(const char* call) noexcept;
+
+// Whether this is a child that lacks threads.
+bool process_lacks_threads() noexcept;
+// Notes that it is.
+void process_is_forked() noexcept;
+
+// Whether std::exit has been called, or this is a child that lacks threads: objects with
+// static storage are being destroyed, or will be, while workers run or are missing.
+bool process_is_exiting() noexcept;
+// Notes that std::exit has been called.
+void process_exits() noexcept;
+
+// Notes that standard error says what ends the program, for which once is enough. True if
+// it was noted before.
+bool process_end_is_named() noexcept;
+
+}  // namespace VIGIL_DETAIL

@@ -1,0 +1,35 @@
+// run_seam: the functions that a scheduler needs from the parts that begin, watch and end
+// its runs, so that the rooms below need not know them. run_core fills it.
+#pragma once
+
+#include "sched/fiber/end_listener.hpp"
+
+#include <cstdint>
+
+namespace VIGIL_DETAIL {
+
+class idler;
+
+class run_seam : public end_listener {
+ public:
+  // --- workers, on their own stacks
+  // Hands out the signals that have come.
+  virtual void take_signals() noexcept = 0;
+  // All workers sleep, and no deadline is to come. Caller: the last one to lie down, once
+  // it has.
+  virtual void all_rest() noexcept = 0;
+  // On virtual time, when nothing is ready and no timer is due: true if a timer is due
+  // now, since the clock has jumped.
+  virtual bool clock_has_jumped(idler& w) noexcept = 0;
+  // The main fiber has ended, and its block goes.
+  virtual void main_fiber_goes() noexcept = 0;
+
+  // --- the end of a deadlocked run (deadlock.hpp)
+  virtual bool can_only_give_up(std::uint64_t asleep) const noexcept = 0;
+  virtual bool end_lock_waits() noexcept = 0;
+
+ protected:
+  ~run_seam() = default;
+};
+
+}  // namespace VIGIL_DETAIL
