@@ -51,12 +51,6 @@ class run_core final : public run_seam, public scheduler, private system_fibers 
 
   void main_fiber_goes() noexcept override { end.set_main_fiber(nullptr); }
 
-  bool can_only_give_up(std::uint64_t asleep) const noexcept override {
-    return deadlocks.can_only_give_up(asleep);
-  }
-
-  bool end_lock_waits() noexcept override { return deadlocks.end_lock_waits(); }
-
   // --- system_fibers
   void start_system_fiber(const char* name, system_fibers::duty of, void* argument) override;
 

@@ -135,8 +135,8 @@ TEST_SUITE("deadlock of locks") {
     });
   }
 
-  TEST_CASE("a waiter for a lock that a stop releases gets it") {
-    std::atomic<int> got{0};
+  TEST_CASE("a wait for a lock that a stop is about to release ends as well") {
+    std::atomic<int> ended{0};
     check_deadlock([&] {
       vigil::mutex m;
       auto holder = vigil::spawn([&] {
@@ -144,12 +144,49 @@ TEST_SUITE("deadlock of locks") {
         vigil::make_channel<int>().recv();
       });
       sleep_for(1ms);
-      m.lock();  // throws nothing
-      got.fetch_add(1);
-      m.unlock();
+      try {
+        m.lock();
+        m.unlock();
+      } catch (const vigil::deadlock&) {
+        ended.fetch_add(1);
+      }
       holder.join();
     });
-    CHECK(got.load() == 4);
+    CHECK(ended.load() == 4);
+  }
+
+  TEST_CASE("while the run unwinds, a free lock is taken, and one that is held is not waited for") {
+    std::atomic<int> taken{0};
+    std::atomic<int> ended{0};
+    check_deadlock([&] {
+      vigil::mutex held;
+      vigil::mutex free_one;
+      vigil::latch tried{1};
+      auto holder = vigil::spawn([&] {
+        const std::lock_guard lock(held);
+        const vigil::this_fiber::shield shield;
+        tried.wait();
+      });
+      auto late = vigil::spawn([&] {
+        try {
+          vigil::make_channel<int>().recv();
+        } catch (const vigil::stopped&) {
+        }
+        {
+          const std::lock_guard lock(free_one);
+          taken.fetch_add(1);
+        }
+        try {
+          held.lock();
+        } catch (const vigil::deadlock&) {
+          ended.fetch_add(1);
+        }
+        tried.count_down();
+      });
+      late.join();
+    });
+    CHECK(taken.load() == 4);
+    CHECK(ended.load() == 4);
   }
 
   TEST_CASE("a condition_variable's wait gets its lock back before it is unwound") {

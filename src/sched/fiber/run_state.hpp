@@ -46,20 +46,14 @@ class run_state {
 
   bool must_stop(const fiber& f) const noexcept { return stopping() || f.stop_flag.load(); }
 
-  // True once all of these waits have been claimed.
-  bool all_stopped() const noexcept { return all_stopped_.load(); }
-
-  void note_all_stopped() noexcept { all_stopped_.store(true); }
-
   // A deadlock was reported, and the run ends by it.
   bool deadlocked() const noexcept { return deadlocked_.load(); }
 
   void note_deadlock() noexcept { deadlocked_.store(true); }
 
-  // When the shutdown gives up (options::stop_limit); 0: nobody counts yet.
-  nanos gives_up_at() const noexcept { return gives_up_at_.load(); }
-
-  void set_gives_up_at(nanos when) noexcept { gives_up_at_.store(when); }
+  // Waits for locks end, too: those that were open are claimed (end_lock_waits), and
+  // later ones look here.
+  bool ends_lock_waits() const noexcept { return deadlocked() && stopping(); }
 
   // The main fiber has ended, and with it the workers.
   bool over() const noexcept { return over_.load(); }
@@ -85,8 +79,6 @@ class run_state {
   void clear() noexcept {
     stopping_.store(false);
     over_.store(false);
-    all_stopped_.store(false);
-    gives_up_at_.store(0);
   }
 
   void back_to_idle() noexcept { phase_.store(run_phase::idle); }
@@ -96,8 +88,6 @@ class run_state {
   atomic<bool> stopping_{false};
   atomic<bool> over_{false};
   atomic<bool> deadlocked_{false};
-  atomic<bool> all_stopped_{false};
-  atomic<nanos> gives_up_at_{0};
 };
 
 }  // namespace VIGIL_DETAIL

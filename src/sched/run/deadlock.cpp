@@ -178,40 +178,4 @@ void deadlock_finder::report(bool alone) noexcept {
   });
 }
 
-// --- the end of a deadlocked run
-//
-// The stop has unwound the fibers that it can, and others have taken the locks that these
-// let go of. If all rest again, and only the stop limit is to come, then each fiber left
-// waits for a lock of another one that is left, or for something that never comes. So all
-// waits for locks are ended as well: which of them form the ring is not known, since a
-// mutex does not know its owner. This is repeated as often as it finds some; fibers left
-// after that are for the stop limit.
-//
-// The run is not given up before the limit: a thread from outside that is no longer
-// outside work may have claimed the main fiber's wait, and not readied it yet. Such a
-// wait is never one for a lock: the thread takes away the last fiber, timer or call for
-// which the main fiber waits (end_listener).
-
-bool deadlock_finder::can_only_give_up(std::uint64_t asleep) const noexcept {
-  // The worker that stops all may count as asleep. It starts the stopper afterwards, so
-  // the workers rest, and look, once more after that.
-  if (!sched_.state.deadlocked() || !sched_.state.all_stopped()) return false;
-  if (sched_.state.phase() != run_phase::stopping || sched_.outside.any()) return false;
-  const nanos limit = sched_.state.gives_up_at();
-  if (limit == 0 || sched_.board.next_deadline.load() < limit || sched_.signals.is_watched())
-    return false;
-  if (!sched_.clock.is_virtual() && sched_.work.any()) return false;
-  return !sched_.work.any_pinned() && sched_.idle().wake_count() == asleep;
-}
-
-bool deadlock_finder::end_lock_waits() noexcept {
-  bool some = false;
-  sched_.fibers.for_each([&some](fiber& f) {
-    if (!f.self.claim_deadlock()) return;
-    f.self.deliver();
-    some = true;
-  });
-  return some;
-}
-
 }  // namespace VIGIL_DETAIL

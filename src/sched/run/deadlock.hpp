@@ -24,14 +24,6 @@ class deadlock_finder {
   // Caller: the last worker to lie down, once it has.
   void look() noexcept;
 
-  // Whether a run that ends by a deadlock has nothing left but the stop limit, once the
-  // fibers that the stop has woken rest again. `asleep` is the answer of
-  // idle_workers::all_asleep().
-  bool can_only_give_up(std::uint64_t asleep) const noexcept;
-  // Called then: ends all waits for locks and readies the fibers; true if there were any.
-  // Caller: a worker that is not counted as asleep, so that no other one looks meanwhile.
-  bool end_lock_waits() noexcept;
-
   list_hook<deadlock_finder> among_all;  // guarded by deadlock.cpp's lock
 
  private:

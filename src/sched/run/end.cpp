@@ -237,7 +237,6 @@ void run_end::wait_out_grace(fiber& self) noexcept {
 // Waits until the caller is the last user fiber and no function is left on a side pool.
 outcome run_end::wait_for_others(fiber& self, nanos limit) noexcept {
   const nanos deadline = saturating_add(sched_.clock.now(), limit);
-  sched_.state.set_gives_up_at(deadline);
   while (others_left()) {
     const outcome result = wait_for_end(self, end_wait::others, deadline);
     if (result == outcome::cancelled || (result == outcome::timeout && others_left()))

@@ -174,6 +174,7 @@ void run_end::begin_by_deadlock() noexcept {
     note_begin();
     sched_.state.advance(run_phase::ending);
     end_grace();  // the fibers that wait for its end wake, and see to the stop limit
+    end_lock_waits();
     start_stopper();
   }
   sched_.fibers.count_system(-1);
@@ -327,7 +328,6 @@ run_end::kept run_end::wait_as(deadline_fiber& role,
   if (role.in_grace && unnamed_grace_counts() && !unnamed_.is_told)
     until = std::min(until, unnamed_.tell_at);
   const ticket t = self.self.open(false);
-  if (length) sched_.state.set_gives_up_at(until);
   role.waiter = &self.self;
   role.ticket = t;
   outcome result = outcome::timeout;
@@ -364,7 +364,18 @@ void run_end::stop_all() noexcept {
   });
   // A part that is made from now on finds stopping() set.
   sched_.parts_above.for_each([](runtime_part& p) { p.stop_all(); });
-  sched_.state.note_all_stopped();
+}
+
+// A stop does not end a wait for a lock; in a run that a deadlock ends it would wait for
+// ever. The flags are set before this looks for open waits (wait_within).
+bool run_end::end_lock_waits() noexcept {
+  bool some = false;
+  sched_.fibers.for_each([&some](fiber& f) {
+    if (!f.self.claim_deadlock()) return;
+    f.self.deliver();
+    some = true;
+  });
+  return some;
 }
 
 void run_end::stop_limit_passed(nanos waited) noexcept {

@@ -30,8 +30,6 @@ bool virtual_time::has_jumped(idler& w) noexcept {
     return false;
   }
   sched_.timers().tidy();
-  if (deadlocks_.can_only_give_up(sched_.idle().wake_count()) && deadlocks_.end_lock_waits())
-    return false;
   const nanos next = sched_.board.next_deadline.load();
   if (next == never) {
     sleep_alone(w, false);

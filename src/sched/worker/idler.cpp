@@ -2,7 +2,6 @@
 
 #include "base/clock_source.hpp"
 #include "machine/stack.hpp"
-#include "sched/fiber/run_state.hpp"
 #include "sched/idle/tuning.hpp"
 #include "sched/queue/injection_queue.hpp"
 #include "sched/wait/timer_seam.hpp"
@@ -89,18 +88,13 @@ bool idler::lie_down(timer_seam& timers) noexcept {
   // The overseer that looks sees to the second one.
   const bool by_one = next == never || of_.workers == 1 || of_.idle.oversight.looks();
   const nanos second = by_one ? never : timers.second_deadline();
-  std::uint64_t none_left = 0;
-  do {
-    of_.idle.lie_down(place_, next, second);
-    if (sees_work()) {
-      stay_awake();
-      return false;
-    }
-    if (next == never && of_.idle.asleep() == of_.workers) of_.run.all_rest();
-    if (!must_end_lock_waits(none_left)) return true;
+  of_.idle.lie_down(place_, next, second);
+  if (sees_work()) {
     stay_awake();
-  } while (!ends_lock_waits(none_left));
-  return false;
+    return false;
+  }
+  if (next == never && of_.idle.asleep() == of_.workers) of_.run.all_rest();
+  return true;
 }
 
 void idler::stay_awake() noexcept {
@@ -118,27 +112,6 @@ void idler::sleep(nanos now) noexcept {
   of_.idle.oversight.somebody_is_awake();
   just_woke_ = true;
   of_.turns.slept(in_watch);
-}
-
-// Whether this worker has to get up for a deadlocked run, which waits for its stop limit
-// alone. `none_left` is the wake count after the last attempt, which found no wait for a
-// lock: if it is still the present one, no other worker has got up, and there is none
-// now. With the answer true it becomes the count as it will be once this worker has got
-// up. Caller: has lain down.
-bool idler::must_end_lock_waits(std::uint64_t& none_left) noexcept {
-  if (!of_.state.deadlocked()) return false;
-  const std::uint64_t asleep = of_.idle.all_asleep(of_.workers, monotonic_now());
-  if (asleep == 0 || asleep == none_left || !of_.run.can_only_give_up(asleep)) return false;
-  none_left = asleep + 1;
-  return true;
-}
-
-// Ends the waits for locks. It looks again first: another worker may have seen the same
-// and got up before, and a worker that was woken since may run the owners of the locks.
-// False if there is nothing to run, so that the caller lies down again. Caller: has got
-// up for this.
-bool idler::ends_lock_waits(std::uint64_t wake_count) noexcept {
-  return !of_.run.can_only_give_up(wake_count) || of_.run.end_lock_waits();
 }
 
 }  // namespace VIGIL_DETAIL

@@ -37,7 +37,6 @@ class clock_turns;
 class injection_queue;
 class ready_work;
 class run_seam;
-class run_state;
 class timer_seam;
 
 class idler {
@@ -46,7 +45,6 @@ class idler {
     idle_workers& idle;
     const ready_work& work;
     run_seam& run;
-    const run_state& state;
     const atomic<nanos>& next_deadline;
     const std::size_t workers;  // how many there are
     const bool is_virtual;
@@ -93,8 +91,6 @@ class idler {
   bool lie_down(timer_seam& timers) noexcept;
   void stay_awake() noexcept;
   void sleep(nanos now) noexcept;
-  bool must_end_lock_waits(std::uint64_t& none_left) noexcept;
-  bool ends_lock_waits(std::uint64_t wake_count) noexcept;
   nanos not_before(nanos now) noexcept;
   void woke_in_vain() noexcept;
 

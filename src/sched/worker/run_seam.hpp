@@ -4,8 +4,6 @@
 
 #include "sched/fiber/end_listener.hpp"
 
-#include <cstdint>
-
 namespace VIGIL_DETAIL {
 
 class idler;
@@ -23,10 +21,6 @@ class run_seam : public end_listener {
   virtual bool clock_has_jumped(idler& w) noexcept = 0;
   // The main fiber has ended, and its block goes.
   virtual void main_fiber_goes() noexcept = 0;
-
-  // --- the end of a deadlocked run (deadlock.hpp)
-  virtual bool can_only_give_up(std::uint64_t asleep) const noexcept = 0;
-  virtual bool end_lock_waits() noexcept = 0;
 
  protected:
   ~run_seam() = default;

@@ -159,11 +159,8 @@ class scheduler {
 
  public:
   // --- the parts. Some are given others that come later and keep only their address.
-  timer_board board{{.clock = clock,
-                     .idle = idle_,
-                     .outside = outside,
-                     .workers = settings_.workers,
-                     .state = state}};
+  timer_board board{
+      {.clock = clock, .idle = idle_, .outside = outside, .workers = settings_.workers}};
   run_state state;
   injection_queue injected{lock_rank::injection};
   fiber_registry fibers{settings_, run_};

@@ -25,13 +25,10 @@ void timer_board::callbacks_came_due() noexcept {
 }
 
 // The last worker lies down without a deadline first, and then looks; here it is the
-// other way round. All sequentially consistent, so one sees the other. In two cases a
-// deadline does not matter: on virtual time it does not end the worker's sleep, and at
-// the end of a deadlocked run it is the stop limit, which need not be waited for
-// (deadlock_finder::can_only_give_up).
+// other way round. All sequentially consistent, so one sees the other. On virtual time a
+// deadline does not end the worker's sleep.
 void timer_board::look_again_at_rest() noexcept {
-  const bool may_rest =
-      of_.clock.is_virtual() || next_deadline.load() == never || of_.state.deadlocked();
+  const bool may_rest = of_.clock.is_virtual() || next_deadline.load() == never;
   if (may_rest && of_.idle.asleep() == of_.workers) of_.idle.wake_all();
 }
 

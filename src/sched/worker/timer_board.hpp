@@ -9,7 +9,6 @@
 #include "base/clock_source.hpp"
 #include "base/nanos.hpp"
 #include "sched/fiber/fiber.hpp"
-#include "sched/fiber/run_state.hpp"
 #include "sched/idle/idle.hpp"
 #include "sched/worker/outside_work.hpp"
 
@@ -26,7 +25,6 @@ class timer_board {
     idle_workers& idle;
     const outside_work& outside;
     const std::size_t workers;  // how many there are
-    const run_state& state;
   };
 
   explicit timer_board(const neighbours& of) noexcept : of_(of) {}

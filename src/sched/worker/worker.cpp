@@ -56,7 +56,6 @@ worker::worker(scheduler& owner, unsigned number)
       idler({.idle = owner.idle(),
              .work = owner.work,
              .run = owner.above(),
-             .state = owner.state,
              .next_deadline = owner.board.next_deadline,
              .workers = owner.settings().workers,
              .is_virtual = owner.clock.is_virtual(),
