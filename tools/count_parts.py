@@ -17,7 +17,14 @@ LAYERS = {"base", "machine", "sched", "timer", "time", "chan", "sync", "runtime"
 WAKING = ("idle", "idler", "clock_turns", "pinned_", "turn_trials", "short_turns",
           "watch_absences", "ready_work", "stuck_watch", "slow_fiber", "stretch_notes",
           "overseer", "oversight", "tuning")
-AROUND = ("report", "record")
+# By the files' names, since they have changed folders: what stood in sched/report and
+# sched/record, and beside it process_*; and what has gone from sched to machine.
+AROUND = {"deadlock", "dump_extension", "dump_note", "dump_writer", "fiber_dump",
+          "fiber_snapshot", "fiber_words", "holders", "slow_fiber", "standstill",
+          "stuck_watch", "event", "event_log", "record_here", "record_trigger",
+          "shared_event_log", "fiber_identity"}
+FROM_SCHED = {"detached_thread", "without_signals", "signal_name", "process_state",
+              "process_threads"}
 # The public headers of those layers.
 PUBLIC = {"channel", "fiber", "fiber_local", "go", "mutex", "once", "options", "receiver",
           "runtime", "select", "semaphore", "shared_mutex", "sleep", "spawn", "stats",
@@ -35,9 +42,9 @@ def parts_of(path):
     layer = where[1]
     if layer in LAYERS:
         rows.append("the eight layers")
-    if layer != "sched":
+    if layer != "sched" and path.stem not in FROM_SCHED:
         return rows
-    is_around = where[2] in AROUND or path.name.startswith("process")
+    is_around = path.stem in AROUND or path.name.startswith("process")
     rows.append("report, record, process" if is_around else "sched without these")
     if path.name.startswith(WAKING):
         rows.append("waking")

@@ -80,8 +80,7 @@ class watched_run {
     if (settings.slow_fiber.count() > 0)
       slow_ = std::make_unique<slow_fibers>(settings.slow_fiber.count(), workers_.size());
     if (settings.stuck_limit.count() > 0 && !s.clock.is_virtual())
-      stuck_.emplace(stuck_watch::neighbours{.workers = workers_, .idle = s.idle(), .work = s.work},
-                     settings.stuck_limit.count());
+      stuck_.emplace(s, settings.stuck_limit.count());
     const nanos now = monotonic_now();
     for (const auto& w : workers_) {
       w->ran.begin(w->counters.switches.get(), now);
@@ -104,16 +103,7 @@ class watched_run {
     const bool stacks_cool = settings.warm_stacks != 0 && !sched_.clock.is_virtual();
     // A guest keeps to its host's thread, and lets its stacks cool when it rests.
     if (stuck_ || slow_ || (stacks_cool && !settings.is_guest) || workers_.size() > 1) {
-      overseer_.emplace(overseer::parts{.of = {.workers = workers_,
-                                               .idle = sched_.idle(),
-                                               .work = sched_.work,
-                                               .outside = sched_.outside,
-                                               .next_deadline = sched_.board.next_deadline},
-                                        .idle = sched_.idle(),
-                                        .stuck = stuck_ ? &*stuck_ : nullptr,
-                                        .slow = slow_.get(),
-                                        .waits = sched_.overseer_waits,
-                                        .looks = sched_.overseer_looks});
+      overseer_.emplace(sched_, stuck_ ? &*stuck_ : nullptr, slow_.get());
     }
   }
 

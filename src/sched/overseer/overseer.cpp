@@ -4,11 +4,8 @@
 #include "machine/process_threads.hpp"
 #include "machine/stack.hpp"
 #include "machine/without_signals.hpp"
-#include "sched/idle/idle.hpp"
 #include "sched/idle/tuning.hpp"
 #include "sched/overseer/stuck_watch.hpp"
-#include "sched/worker/outside_work.hpp"
-#include "sched/worker/ready_work.hpp"
 #include "sched/worker/slow_fiber.hpp"
 
 #include <algorithm>
@@ -24,23 +21,23 @@ namespace VIGIL_DETAIL {
 // Whether a worker sleeps, and none looks. All may sleep: one runs a handler in the
 // watch, or has found a deadlock as it lay down, and made the fiber that ends it ready.
 bool left_work::is_beside_a_sleeper() const noexcept {
-  return of_.idle.asleep() != 0 && of_.idle.looking() == 0;
+  return sched_.idle().asleep() != 0 && sched_.idle().looking() == 0;
 }
 
 bool left_work::is_watch_left() const noexcept {
-  if (of_.next_deadline.load() < of_.idle.earliest()) return true;
-  return !of_.idle.is_watched() && of_.outside.awaits_io();
+  if (sched_.board.next_deadline.load() < sched_.idle().earliest()) return true;
+  return !sched_.idle().is_watched() && sched_.outside.awaits_io();
 }
 
 bool left_work::any() const noexcept {
-  return is_beside_a_sleeper() && (is_watch_left() || of_.work.any());
+  return is_beside_a_sleeper() && (is_watch_left() || sched_.work.any());
 }
 
 left_work::found left_work::look() noexcept {
   found f;
   const bool counts = is_beside_a_sleeper();
   for (std::size_t i = 0; i < seen_.size(); ++i) {
-    const worker& w = *of_.workers[i];
+    const worker& w = *sched_.workers()[i];
     const unsigned long switches = w.counters.switches.get();
     const bool has_switched = switches != std::exchange(seen_[i].switches, switches);
     const bool has_ready = counts && w.has_ready();
@@ -49,7 +46,7 @@ left_work::found left_work::look() noexcept {
     f.still = f.still || (has_ready && seen_[i].had_ready && !has_switched);
     seen_[i].had_ready = has_ready;
   }
-  const bool in_common = counts && (is_watch_left() || of_.work.any_in_common());
+  const bool in_common = counts && (is_watch_left() || sched_.work.any_in_common());
   f.some = f.some || in_common;
   f.still = f.still || (in_common && some_in_common_ && !f.moved);
   some_in_common_ = in_common;
@@ -58,8 +55,9 @@ left_work::found left_work::look() noexcept {
 
 // --- the thread
 
-overseer::overseer(const parts& from) : with_(from), left_(from.of) {
-  with_.idle.oversight.begin();
+overseer::overseer(scheduler& of, stuck_watch* stuck, slow_fibers* slow)
+    : sched_(of), by_(of.idle().oversight), stuck_(stuck), slow_(slow), left_(of) {
+  by_.begin();
   process_count_quiet_threads(1);  // it starts nothing
   const without_signals blocked;
   try {
@@ -77,44 +75,42 @@ overseer::overseer(const parts& from) : with_(from), left_(from.of) {
 
 void overseer::has_no_thread() noexcept {
   process_count_quiet_threads(-1);
-  with_.idle.oversight.end();
+  by_.end();
 }
 
 overseer::~overseer() {
-  with_.idle.oversight.end();
+  by_.end();
   thread_.join();
 }
 
 void overseer::body() noexcept {
   process_is_quiet_thread();  // counts itself out at its end
   ::pthread_setname_np(::pthread_self(), "vigil/overseer");
-  oversight& by = with_.idle.oversight;
   for (;;) {
-    by.clear();
-    if (by.is_over()) return;
+    by_.clear();
+    if (by_.is_over()) return;
     const nanos now = monotonic_now();
     nanos until = std::min(look_at_left(now), look_for_stuck(now));
-    if (with_.slow != nullptr) until = std::min(until, with_.slow->look_at_all(now));
+    if (slow_ != nullptr) until = std::min(until, slow_->look_at_all(now));
     while (!decay_stacks()) {
     }
     const decay_attendant decay;
-    with_.waits.add();
-    by.sleep_until(std::min(until, decay.when()));
+    sched_.overseer_waits.add();
+    by_.sleep_until(std::min(until, decay.when()));
   }
 }
 
 // Returns when it looks next.
 nanos overseer::look_at_left(nanos now) noexcept {
-  oversight& by = with_.idle.oversight;
-  if (!by.looks()) return never;
+  if (!by_.looks()) return never;
   if (interval_ != 0 && now < next_look_) return next_look_;
   const bool is_first = interval_ == 0;
-  with_.looks.add();
+  sched_.overseer_looks.add();
   const left_work::found f = left_.look();
   if (!is_first && f.still) {
-    with_.idle.wake_one();
+    sched_.idle().wake_one();
     interval_ = 0;
-  } else if (!is_first && !f.some && !f.moved && by.rests([this] { return !left_.any(); })) {
+  } else if (!is_first && !f.some && !f.moved && by_.rests([this] { return !left_.any(); })) {
     interval_ = 0;
     return never;
   }
@@ -124,8 +120,8 @@ nanos overseer::look_at_left(nanos now) noexcept {
 }
 
 nanos overseer::look_for_stuck(nanos now) noexcept {
-  if (with_.stuck == nullptr || !with_.idle.oversight.attends()) return never;
-  return with_.stuck->look(now);
+  if (stuck_ == nullptr || !by_.attends()) return never;
+  return stuck_->look(now);
 }
 
 }  // namespace VIGIL_DETAIL

@@ -14,7 +14,7 @@
 #include "base/atomic.hpp"
 #include "base/nanos.hpp"
 #include "sched/idle/oversight.hpp"
-#include "sched/worker/worker.hpp"
+#include "sched/worker/scheduler.hpp"
 
 #include <cstdint>
 #include <thread>
@@ -22,24 +22,13 @@
 
 namespace VIGIL_DETAIL {
 
-class idle_workers;
-class outside_work;
-class ready_work;
 class slow_fibers;
 class stuck_watch;
 
 // The work that is left to workers in user code, as seen by one look after the other.
 class left_work {
  public:
-  struct neighbours {
-    const worker_list& workers;
-    const idle_workers& idle;
-    const ready_work& work;
-    const outside_work& outside;
-    const atomic<nanos>& next_deadline;
-  };
-
-  explicit left_work(const neighbours& of) : of_(of), seen_(of.workers.size()) {}
+  explicit left_work(scheduler& of) : sched_(of), seen_(of.workers().size()) {}
 
   // Whether something is left now. While a worker looks, nothing is.
   bool any() const noexcept;
@@ -61,24 +50,16 @@ class left_work {
   bool is_beside_a_sleeper() const noexcept;
   bool is_watch_left() const noexcept;
 
-  const neighbours of_;
+  scheduler& sched_;
   std::vector<one> seen_;
   bool some_in_common_ = false;  // at the last look
 };
 
 class overseer {
  public:
-  struct parts {
-    left_work::neighbours of;
-    idle_workers& idle;
-    stuck_watch* stuck;  // nullptr: without that duty
-    slow_fibers* slow;   // the same
-    own_counter& waits;
-    own_counter& looks;
-  };
-
-  // Starts the thread; throws std::system_error, std::bad_alloc.
-  explicit overseer(const parts& from);
+  // Starts the thread; throws std::system_error, std::bad_alloc. `stuck` and `slow`: null
+  // without that duty.
+  overseer(scheduler& of, stuck_watch* stuck, slow_fibers* slow);
   ~overseer();
   overseer(const overseer&) = delete;
   overseer& operator=(const overseer&) = delete;
@@ -89,7 +70,10 @@ class overseer {
   nanos look_at_left(nanos now) noexcept;
   nanos look_for_stuck(nanos now) noexcept;
 
-  const parts with_;
+  scheduler& sched_;
+  oversight& by_;
+  stuck_watch* const stuck_;
+  slow_fibers* const slow_;
   left_work left_;
   nanos interval_ = 0;  // 0: it rests
   nanos next_look_ = 0;

@@ -42,24 +42,24 @@ bool stuck_count::look(nanos now, std::uint64_t switches, bool somebody_waits) n
   return true;
 }
 
-stuck_watch::stuck_watch(const neighbours& of, nanos limit) noexcept
-    : of_(of),
+stuck_watch::stuck_watch(scheduler& of, nanos limit) noexcept
+    : sched_(of),
       limit_(limit),
       tick_(std::clamp(limit / 4, shortest_tick, longest_tick)),
       count_(limit, tick_) {}
 
 bool stuck_watch::all_sleep() const noexcept {
-  return of_.idle.asleep() == of_.workers.size();
+  return sched_.idle().asleep() == sched_.workers().size();
 }
 
 nanos stuck_watch::look(nanos now) noexcept {
   if (now < next_tick_) return next_tick_;
-  const std::uint64_t switches = look_at_runs(of_.workers, now);
-  const bool somebody_waits = of_.work.waits_for_a_worker();
+  const std::uint64_t switches = look_at_runs(sched_.workers(), now);
+  const bool somebody_waits = sched_.work.waits_for_a_worker();
   if (count_.look(now, switches, somebody_waits) && !process_is_exiting()) report();
   next_tick_ = saturating_add(now, tick_);
   if (!rest_.look(switches, all_sleep(), somebody_waits)) return next_tick_;
-  if (!of_.idle.oversight.attends_no_more([this] { return all_sleep(); })) return next_tick_;
+  if (!sched_.idle().oversight.attends_no_more([this] { return all_sleep(); })) return next_tick_;
   next_tick_ = 0;
   rest_ = {};
   return never;
@@ -74,7 +74,7 @@ void stuck_watch::report() noexcept {
       "std::call_once whose initialiser waits, or in a std::mutex that is held across a wait. A "
       "worker whose fiber is not named is kept by a handler of its io_context",
       static_cast<double>(limit_) / 1e9);
-  process_dump_running(2, of_.workers.front()->sched);
+  process_dump_running(2, sched_);
 }
 
 }  // namespace VIGIL_DETAIL

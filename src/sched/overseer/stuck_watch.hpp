@@ -8,14 +8,13 @@
 // (docs/decisions/0025)
 #pragma once
 
-#include "base/atomic.hpp"
 #include "base/nanos.hpp"
-#include "sched/idle/idle.hpp"
-#include "sched/worker/ready_work.hpp"
 
 #include <cstdint>
 
 namespace VIGIL_DETAIL {
+
+class scheduler;
 
 // Counts how long a fiber has waited while no worker has switched, as seen by one look in
 // each tick. It adds up ticks, not time, and begins anew after a look that came late by
@@ -60,14 +59,8 @@ class stuck_rest {
 
 class stuck_watch {
  public:
-  struct neighbours {
-    const worker_list& workers;
-    idle_workers& idle;
-    ready_work& work;
-  };
-
   // Watches one run. Called by the overseer from then on.
-  stuck_watch(const neighbours& of, nanos limit) noexcept;
+  stuck_watch(scheduler& of, nanos limit) noexcept;
 
   // Looks, if a tick is over. Returns the end of the present one, or `never` if nobody
   // need look until a worker gets up.
@@ -77,7 +70,7 @@ class stuck_watch {
   bool all_sleep() const noexcept;
   void report() noexcept;
 
-  const neighbours of_;
+  scheduler& sched_;
   const nanos limit_;
   const nanos tick_;
   nanos next_tick_ = 0;

@@ -3,11 +3,7 @@
 #include "base/clock_source.hpp"
 #include "machine/stack.hpp"
 #include "sched/idle/tuning.hpp"
-#include "sched/queue/injection_queue.hpp"
-#include "sched/wait/timer_seam.hpp"
-#include "sched/worker/clock_turns.hpp"
-#include "sched/worker/ready_work.hpp"
-#include "sched/worker/run_seam.hpp"
+#include "sched/worker/scheduler.hpp"
 
 namespace VIGIL_DETAIL {
 namespace {
@@ -33,27 +29,32 @@ class recorded_sleep {
 
 void idler::start_looking() noexcept {
   looking_ = true;
-  of_.turns.share_no_more();
-  of_.idle.start_looking();
+  turns_.share_no_more();
+  sched_.idle().start_looking();
 }
 
 bool idler::stop_looking(std::size_t callbacks) noexcept {
   looking_ = false;
-  const bool last = of_.idle.stop_looking();
-  if (of_.idle.asleep() == 0) return false;
+  const bool last = sched_.idle().stop_looking();
+  if (sched_.idle().asleep() == 0) return false;
   // Others left to this one what they added while it was looking.
-  if (last && of_.work.any(callbacks)) share(false);
+  if (last && sched_.work.any(callbacks)) share(false);
   return true;
 }
 
+void idler::end_looking() noexcept {
+  if (std::exchange(looking_, false)) sched_.idle().stop_looking();
+}
+
 void idler::share(bool is_one) noexcept {
-  if (of_.idle.leave() && !is_one) of_.turns.share_soon();
+  if (sched_.idle().leave() && !is_one) turns_.share_soon();
 }
 
 // Work is also a deadline to which no worker sleeps, this one included.
 bool idler::sees_work() noexcept {
-  if (!of_.is_virtual && of_.next_deadline.load() < of_.idle.earliest()) return true;
-  return !of_.inbox.empty() || of_.work.any();
+  if (!sched_.clock.is_virtual() && sched_.board.next_deadline.load() < sched_.idle().earliest())
+    return true;
+  return !inbox_.empty() || sched_.work.any();
 }
 
 // Returns a time before which the worker does not wake for deadlines, or 0. A deadline
@@ -70,48 +71,49 @@ nanos idler::not_before(nanos now) noexcept {
 }
 
 void idler::woke_in_vain() noexcept {
-  if (std::exchange(just_woke_, false)) of_.counters.wakes_needless.add();
+  if (std::exchange(just_woke_, false)) counters_.wakes_needless.add();
 }
 
-void idler::rest(timer_seam& timers) noexcept {
+void idler::rest() noexcept {
   woke_in_vain();
   if (!decay_stacks()) return;  // more to do: look around first
   const nanos now = monotonic_now();
-  if (!timers.tidy()) return;  // the same
-  if (lie_down(timers)) sleep(now);
+  if (!sched_.timers().tidy()) return;  // the same
+  if (lie_down()) sleep(now);
 }
 
 // Publishes and looks: IS1 and IS2 of idle.hpp. False if it has found something to do
 // instead, or has made it.
-bool idler::lie_down(timer_seam& timers) noexcept {
-  const nanos next = of_.next_deadline.load();
+bool idler::lie_down() noexcept {
+  const nanos next = sched_.board.next_deadline.load();
   // The overseer that looks sees to the second one.
-  const bool by_one = next == never || of_.workers == 1 || of_.idle.oversight.looks();
-  const nanos second = by_one ? never : timers.second_deadline();
-  of_.idle.lie_down(place_, next, second);
+  const bool by_one =
+      next == never || sched_.workers().size() == 1 || sched_.idle().oversight.looks();
+  const nanos second = by_one ? never : sched_.timers().second_deadline();
+  sched_.idle().lie_down(place_, next, second);
   if (sees_work()) {
     stay_awake();
     return false;
   }
-  if (next == never && of_.idle.asleep() == of_.workers) of_.run.all_rest();
+  if (next == never && sched_.idle().asleep() == sched_.workers().size()) sched_.above().all_rest();
   return true;
 }
 
 void idler::stay_awake() noexcept {
-  of_.idle.stay_awake(place_);
-  of_.idle.oversight.somebody_is_awake();
+  sched_.idle().stay_awake(place_);
+  sched_.idle().oversight.somebody_is_awake();
 }
 
 // IS3.
 void idler::sleep(nanos now) noexcept {
-  of_.counters.kernel_waits.add();
+  counters_.kernel_waits.add();
   const bool in_watch = place_.in_watch;
-  if (decay_wants_attendant()) of_.idle.oversight.ring();
-  const recorded_sleep recorded(of_.counters.log);
-  of_.idle.sleep(place_, not_before(now));
-  of_.idle.oversight.somebody_is_awake();
+  if (decay_wants_attendant()) sched_.idle().oversight.ring();
+  const recorded_sleep recorded(counters_.log);
+  sched_.idle().sleep(place_, not_before(now));
+  sched_.idle().oversight.somebody_is_awake();
   just_woke_ = true;
-  of_.turns.slept(in_watch);
+  turns_.slept(in_watch);
 }
 
 }  // namespace VIGIL_DETAIL

@@ -22,7 +22,6 @@
 // and the note of place(), which others wake. It has no lock of its own.
 #pragma once
 
-#include "base/atomic.hpp"
 #include "base/nanos.hpp"
 #include "sched/idle/idle.hpp"
 #include "sched/worker/worker_counters.hpp"
@@ -35,26 +34,16 @@ namespace VIGIL_DETAIL {
 
 class clock_turns;
 class injection_queue;
-class ready_work;
-class run_seam;
-class timer_seam;
+class scheduler;
 
 class idler {
  public:
-  struct parts {
-    idle_workers& idle;
-    const ready_work& work;
-    run_seam& run;
-    const atomic<nanos>& next_deadline;
-    const std::size_t workers;  // how many there are
-    const bool is_virtual;
-    // Its worker's own.
-    const injection_queue& inbox;
-    clock_turns& turns;
-    worker_counters& counters;
-  };
-
-  explicit idler(const parts& of) noexcept : of_(of) {}
+  // The last three are its worker's own.
+  idler(scheduler& of,
+        const injection_queue& inbox,
+        clock_turns& turns,
+        worker_counters& counters) noexcept
+      : sched_(of), inbox_(inbox), turns_(turns), counters_(counters) {}
 
   bool is_looking() const noexcept { return looking_; }
 
@@ -70,16 +59,14 @@ class idler {
   void share(bool is_one) noexcept;
 
   // Called when the run is over: no other worker need be woken.
-  void end_looking() noexcept {
-    if (std::exchange(looking_, false)) of_.idle.stop_looking();
-  }
+  void end_looking() noexcept;
 
   // Caller: looks, and has found nothing to run. Returns when it is time to look again.
-  void rest(timer_seam& timers) noexcept;
+  void rest() noexcept;
 
   // Called when a fiber was found.
   void found_one() noexcept {
-    if (std::exchange(just_woke_, false)) of_.counters.wakes_useful.add();
+    if (std::exchange(just_woke_, false)) counters_.wakes_useful.add();
   }
 
   // The last look (IS2): whether the worker must not sleep. Caller: has lain down.
@@ -88,13 +75,16 @@ class idler {
   sleeper& place() noexcept { return place_; }
 
  private:
-  bool lie_down(timer_seam& timers) noexcept;
+  bool lie_down() noexcept;
   void stay_awake() noexcept;
   void sleep(nanos now) noexcept;
   nanos not_before(nanos now) noexcept;
   void woke_in_vain() noexcept;
 
-  const parts of_;
+  scheduler& sched_;
+  const injection_queue& inbox_;
+  clock_turns& turns_;
+  worker_counters& counters_;
   sleeper place_;
   bool looking_ = false;
   bool just_woke_ = false;

@@ -4,33 +4,17 @@
 // and for stuck_watch. All looks are sequentially consistent.
 #pragma once
 
-#include "base/atomic.hpp"
-#include "base/clock_source.hpp"
-#include "sched/worker/worker.hpp"
+#include <vigil/detail/config.hpp>
 
 #include <cstddef>
 
 namespace VIGIL_DETAIL {
 
-class injection_queue;
-class run_state;
-class signal_hub;
-class timer_seam;
+class scheduler;
 
 class ready_work {
  public:
-  struct parts {
-    const worker_list& workers;
-    const injection_queue& injected;
-    const signal_hub& signals;
-    const run_state& state;
-    const clock_source& clock;
-    const atomic<nanos>& next_deadline;
-    const atomic<std::size_t>& callbacks_waiting;
-    timer_seam* const& timers;  // attached before the first run
-  };
-
-  explicit ready_work(const parts& from) noexcept : from_(from) {}
+  explicit ready_work(const scheduler& of) noexcept : sched_(of) {}
 
   // Whether there is anything for any worker. Inboxes do not count: their owners look.
   // `callbacks`: so many of those that wait are as good as taken.
@@ -48,7 +32,7 @@ class ready_work {
  private:
   bool any_in_queues() const noexcept;
 
-  const parts from_;
+  const scheduler& sched_;
 };
 
 }  // namespace VIGIL_DETAIL

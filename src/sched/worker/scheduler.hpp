@@ -83,7 +83,7 @@ class scheduler {
   void ended(fiber& f) noexcept;  // off its stack, after its last switch
 
   // --- timers
-  timer_seam& timers() noexcept { return *timers_; }
+  timer_seam& timers() const noexcept { return *timers_; }
 
   // Where threads that are no workers count themselves while they are in a call.
   visitors& inside() noexcept { return visitors_; }
@@ -166,14 +166,7 @@ class scheduler {
   fiber_registry fibers{settings_, run_};
   outside_work outside{idle_, board, run_, visitors_};
   signal_hub signals{watches_, workers_, board, visitors_};
-  ready_work work{{.workers = workers_,
-                   .injected = injected,
-                   .signals = signals,
-                   .state = state,
-                   .clock = clock,
-                   .next_deadline = board.next_deadline,
-                   .callbacks_waiting = board.callbacks_waiting,
-                   .timers = timers_}};
+  ready_work work{*this};
   standstill at_instant;      // of virtual time
   runtime_parts parts_above;  // kept for the runtime by the layers above
 };

@@ -53,15 +53,7 @@ worker::worker(scheduler& owner, unsigned number)
       counters(owner.settings().recorder_events.value_or(0), owner.clock),
       budget(owner.settings().turn_budget),
       stretches(counters.log),
-      idler({.idle = owner.idle(),
-             .work = owner.work,
-             .run = owner.above(),
-             .next_deadline = owner.board.next_deadline,
-             .workers = owner.settings().workers,
-             .is_virtual = owner.clock.is_virtual(),
-             .inbox = inbox_,
-             .turns = turns_,
-             .counters = counters}),
+      idler(owner, inbox_, turns_, counters),
       lone_(owner.settings().workers == 1),
       by_seed_(owner.clock.is_virtual() ? std::make_unique<seeded_order>(owner.dice()) : nullptr),
       random_(owner.settings().seed * 0x9e3779b9 + number),
@@ -99,7 +91,7 @@ void worker::run() noexcept {
       if (f == nullptr) f = steal();
       if (f == nullptr) {
         if (sched.state.over()) break;
-        idler.rest(sched.timers());
+        idler.rest();
         continue;
       }
     }
