@@ -21,7 +21,9 @@ class run_core final : public run_seam, public scheduler, private system_fibers 
  public:
   // The watch is the futex one if none is given.
   explicit run_core(const scheduler_options& settings, std::unique_ptr<watch> w = nullptr)
-      : scheduler(settings, std::move(w), *this) {}
+      : scheduler(settings, std::move(w), *this) {
+    ending.attach([](void* e) noexcept { static_cast<run_end*>(e)->look_again(); }, &end);
+  }
 
   ~run_core() { let_go(); }
 
@@ -41,8 +43,6 @@ class run_core final : public run_seam, public scheduler, private system_fibers 
 
  private:
   // --- run_seam
-  void look_again() noexcept override { end.look_again(); }
-
   void take_signals() noexcept override { end.take_signals(); }
 
   void all_rest() noexcept override { deadlocks.look(); }

@@ -97,7 +97,7 @@ void in_leaky_virtual(F body) {
   on_new_thread([&] {
     in_virtual(o, [&body] {
       body();
-      while (detail::run_of(*detail::current_scheduler()).end.end_lock_waits())
+      while (detail::run_of(*detail::current_scheduler()).deadlocks.end_lock_waits())
         testing::settle();
     });
   });

@@ -14,26 +14,27 @@ namespace VIGIL_DETAIL {
 
 class end_listener {
  public:
-  end_listener() = default;
-  end_listener(const end_listener&) = delete;
-  end_listener& operator=(const end_listener&) = delete;
+  // Readies the main fiber if what it waits for has come.
+  using look = void (*)(void* main) noexcept;
+
+  // Called once, before anything ends.
+  void attach(look again, void* main) noexcept {
+    look_again_ = again;
+    main_ = main;
+  }
 
   // Any thread. Caller: keeps the scheduler alive meanwhile.
   void something_ended() noexcept {
-    if (wanted_.load()) look_again();
+    if (wanted_.load()) look_again_(main_);
   }
 
-  // Called by the main fiber.
+  // Caller: the main fiber.
   void listen(bool wanted) noexcept { wanted_.store(wanted); }
 
- protected:
-  ~end_listener() = default;
-
  private:
-  // Readies the main fiber if what it waits for has come.
-  virtual void look_again() noexcept = 0;
-
   atomic<bool> wanted_{false};
+  look look_again_ = nullptr;
+  void* main_ = nullptr;
 };
 
 }  // namespace VIGIL_DETAIL

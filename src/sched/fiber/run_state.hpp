@@ -51,7 +51,7 @@ class run_state {
 
   void note_deadlock() noexcept { deadlocked_.store(true); }
 
-  // Waits for locks end, too: those that were open are claimed (end_lock_waits), and
+  // Waits for locks end, too: those that were open are claimed (deadlock_finder), and
   // later ones look here.
   bool ends_lock_waits() const noexcept { return deadlocked() && stopping(); }
 

@@ -109,8 +109,8 @@ void deadlock_finder::look_at_all() noexcept {
     is_news = is_news || !one.warned_.load();
     run_end& end = one.end_;
     if (end.waits_for_all() && end.all_done()) {
-      one.sched_.above()
-          .something_ended();  // the thread that took the last thing away does so, too
+      // The thread that took the last thing away does so, too.
+      one.sched_.ending.something_ended();
       somebody_ends = true;
     }
     return true;
@@ -173,9 +173,24 @@ void deadlock_finder::report(bool alone) noexcept {
   }
   process_dump(2, dump_place::program);
   for_all([](deadlock_finder& one) {
-    if (one.sched_.state.deadlocked()) one.end_.begin_by_deadlock();
+    if (!one.sched_.state.deadlocked()) return true;
+    one.end_.begin_by_deadlock();
+    one.end_lock_waits();
     return true;
   });
+}
+
+// A stop does not end a wait for a lock; in a run that ends by a deadlock it would wait
+// for ever. Both flags of the state are set before this looks for open waits; one that is
+// opened later looks at them (wait_within).
+bool deadlock_finder::end_lock_waits() noexcept {
+  bool some = false;
+  sched_.fibers.for_each([&some](fiber& f) {
+    if (!f.self.claim_deadlock()) return;
+    f.self.deliver();
+    some = true;
+  });
+  return some;
 }
 
 }  // namespace VIGIL_DETAIL

@@ -203,7 +203,7 @@ outcome run_end::wait_for_end(fiber& self, end_wait awaited, nanos deadline) noe
   awaited_ = awaited;
   ticket_ = self.self.open(for_all);
   waiting_ = &self.self;
-  sched_.above().listen(true);
+  sched_.ending.listen(true);
   outcome result = outcome::value;
   if (end_has_come()) {
     self.self.claim(ticket_, outcome::value);
@@ -218,7 +218,7 @@ outcome run_end::wait_for_end(fiber& self, end_wait awaited, nanos deadline) noe
   }
   const lock_guard guard(lock_);
   waiting_ = nullptr;
-  sched_.above().listen(false);
+  sched_.ending.listen(false);
   return result;
 }
 

@@ -80,8 +80,6 @@ class run_end {
   void begin(int signal = 0) noexcept;  // of stop_on; 0: none
   // Called when a fatal deadlock is found.
   void begin_by_deadlock() noexcept;
-  // Ends all waits for locks, in a deadlocked run that stops. True if there were any.
-  bool end_lock_waits() noexcept;
   // Names the fibers and calls that keep the shutdown from ending, and ends the program.
   void stop_limit_passed(nanos waited) noexcept;
 

@@ -68,7 +68,7 @@ void side_calls::over() noexcept {
   under_way_.fetch_sub(1);
   sched_.outside.end();
   if (sched_.clock.is_virtual()) sched_.idle().wake_all();
-  sched_.above().something_ended();
+  sched_.ending.something_ended();
 }
 
 void side_calls::wait_until_over() const noexcept {

@@ -174,7 +174,6 @@ void run_end::begin_by_deadlock() noexcept {
     note_begin();
     sched_.state.advance(run_phase::ending);
     end_grace();  // the fibers that wait for its end wake, and see to the stop limit
-    end_lock_waits();
     start_stopper();
   }
   sched_.fibers.count_system(-1);
@@ -219,7 +218,7 @@ void run_end::cancel_root() noexcept {
   node->cancel(cancel_state::shutdown, nullptr);
   if (root_cancels_.fetch_sub(1) != 1) return;
   dismiss(root_watch_);
-  sched_.above().something_ended();
+  sched_.ending.something_ended();
 }
 
 void run_end::watch_root(fiber& self) noexcept {
@@ -364,18 +363,6 @@ void run_end::stop_all() noexcept {
   });
   // A part that is made from now on finds stopping() set.
   sched_.parts_above.for_each([](runtime_part& p) { p.stop_all(); });
-}
-
-// A stop does not end a wait for a lock; in a run that a deadlock ends it would wait for
-// ever. The flags are set before this looks for open waits (wait_within).
-bool run_end::end_lock_waits() noexcept {
-  bool some = false;
-  sched_.fibers.for_each([&some](fiber& f) {
-    if (!f.self.claim_deadlock()) return;
-    f.self.deliver();
-    some = true;
-  });
-  return some;
 }
 
 void run_end::stop_limit_passed(nanos waited) noexcept {

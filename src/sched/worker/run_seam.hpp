@@ -2,13 +2,13 @@
 // its runs, so that the rooms below need not know them. run_core fills it.
 #pragma once
 
-#include "sched/fiber/end_listener.hpp"
+#include <vigil/detail/config.hpp>
 
 namespace VIGIL_DETAIL {
 
 class idler;
 
-class run_seam : public end_listener {
+class run_seam {
  public:
   // --- workers, on their own stacks
   // Hands out the signals that have come.

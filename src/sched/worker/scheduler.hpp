@@ -9,6 +9,7 @@
 #include "base/atomic.hpp"
 #include "base/clock_source.hpp"
 #include "base/random.hpp"
+#include "sched/fiber/end_listener.hpp"
 #include "sched/fiber/fiber.hpp"
 #include "sched/fiber/fiber_registry.hpp"
 #include "sched/fiber/run_state.hpp"
@@ -163,8 +164,9 @@ class scheduler {
       {.clock = clock, .idle = idle_, .outside = outside, .workers = settings_.workers}};
   run_state state;
   injection_queue injected{lock_rank::injection};
-  fiber_registry fibers{settings_, run_};
-  outside_work outside{idle_, board, run_, visitors_};
+  end_listener ending;
+  fiber_registry fibers{settings_, ending};
+  outside_work outside{idle_, board, ending, visitors_};
   signal_hub signals{watches_, workers_, board, visitors_};
   ready_work work{*this};
   standstill at_instant;      // of virtual time
