@@ -1,5 +1,7 @@
 // The overseer: fibers that take turns wake no worker at each turn, and what a worker in
 // user code has left to itself still reaches another one.
+#include "sched/overseer/overseer.hpp"
+
 #include "runtime/with_workers.hpp"
 #include "sched/worker/scheduler.hpp"
 #include "support/in_runtime.hpp"
@@ -120,6 +122,24 @@ TEST_SUITE("overseer") {
         }
         all.wait();
       }
+    });
+  }
+
+  TEST_CASE("a deadline that has passed is still left at the second look, whoever switches") {
+    vigil::run(with_workers(2), [] {
+      vigil::detail::scheduler& s = *vigil::detail::current_scheduler();
+      // This worker computes until the other one sleeps.
+      while (s.idle().asleep() == 0 || s.idle().looking() != 0) {
+      }
+      vigil::detail::left_work left(s);
+      const vigil::detail::nanos now = vigil::detail::monotonic_now();
+      const vigil::detail::nanos deadline = s.board.next_deadline.exchange(now - 1);
+      const bool at_first = left.look(now).still;
+      vigil::detail::current_worker()->counters.switches.add();
+      const bool again = left.look(now).still;
+      s.board.next_deadline.store(deadline);
+      CHECK_FALSE(at_first);
+      CHECK(again);
     });
   }
 

@@ -53,7 +53,7 @@ struct sleeper {
 // sleep to the second deadline.
 //
 // Work is left to a worker in user code, while another sleeps and none looks, if it has
-// made something ready, or has left the watch although I/O or a deadline is awaited. The
+// readied something, or the watch is free although I/O or a deadline is awaited. The
 // overseer sees to it if it looks (oversight.hpp). If it does not, a sleeper is woken;
 // and if that comes often, the overseer is called instead.
 class idle_workers {
@@ -97,13 +97,14 @@ class idle_workers {
   }
 
   // IA2, IA3 for a deadline: makes sure that a sleeper, if there is one, sleeps no longer
-  // than to `deadline`, unless a worker or the overseer looks.
+  // than to `deadline`, unless a worker looks; if the watch is free, the deadline may be
+  // left to the overseer.
   void cover(nanos deadline) noexcept {
     if (deadline < earliest_.load() && looking_.load() == 0) cover_slowly(deadline);
   }
 
-  // The same for I/O: makes sure that a worker is in the watch. Called before a worker
-  // that was in the watch enters user code, and when I/O comes to be awaited.
+  // The same for I/O: a watch that is free is left. Called before a worker enters user
+  // code that was in the watch, or where I/O has come to be awaited.
   void staff_watch() noexcept {
     if (!watched_.load()) leave();
   }

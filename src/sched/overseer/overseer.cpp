@@ -33,7 +33,19 @@ bool left_work::any() const noexcept {
   return is_beside_a_sleeper() && (is_watch_left() || sched_.work.any());
 }
 
-left_work::found left_work::look() noexcept {
+// The deadline, or the time to look for I/O, that has passed without anybody in the
+// watch. A worker that reads the clock fires the one and moves the other; but its turns
+// may have become slow since it read the clock last, and it counts up to most_turns of
+// them.
+nanos left_work::overdue(nanos now) const noexcept {
+  const nanos deadline = sched_.board.next_deadline.load();
+  nanos first = deadline < sched_.idle().earliest() ? deadline : never;
+  if (!sched_.idle().is_watched() && sched_.outside.awaits_io())
+    first = std::min(first, sched_.next_poll.load(order::relaxed));  // ordering: a hint
+  return first <= now ? first : never;
+}
+
+left_work::found left_work::look(nanos now) noexcept {
   found f;
   const bool counts = is_beside_a_sleeper();
   for (std::size_t i = 0; i < seen_.size(); ++i) {
@@ -50,6 +62,9 @@ left_work::found left_work::look() noexcept {
   f.some = f.some || in_common;
   f.still = f.still || (in_common && some_in_common_ && !f.moved);
   some_in_common_ = in_common;
+  const nanos passed = counts ? overdue(now) : never;
+  f.still = f.still || (passed != never && passed == overdue_);
+  overdue_ = passed;
   return f;
 }
 
@@ -106,7 +121,7 @@ nanos overseer::look_at_left(nanos now) noexcept {
   if (interval_ != 0 && now < next_look_) return next_look_;
   const bool is_first = interval_ == 0;
   sched_.overseer_looks.add();
-  const left_work::found f = left_.look();
+  const left_work::found f = left_.look(now);
   if (!is_first && f.still) {
     sched_.idle().wake_one();
     interval_ = 0;

@@ -1,10 +1,11 @@
 // overseer: one thread for each run, which notices what the workers are too busy to see.
 //
-// Called by a worker (oversight.hpp), it looks at the work that is left to workers in
-// user code while another one sleeps: ready fibers and callbacks, and a watch that is
-// free although I/O or a deadline is awaited. It wakes a sleeper for work that it finds
-// left at two looks, by a worker that has not switched in between. When nothing is left
-// and nobody has switched since its last look, it rests: it sleeps without a deadline.
+// Called (oversight.hpp), it looks at the work that is left to workers in user code while
+// another one sleeps: ready fibers and callbacks, and a watch that is free although I/O
+// or a deadline is awaited. It wakes a sleeper for what it finds left at two looks: a
+// fiber, by a worker that has not switched in between; a callback or the watch, if none
+// has; a deadline or a look for I/O that is overdue at both. When nothing is left and
+// nobody has switched since its last look, it rests: it no longer wakes for this.
 //
 // It runs no fiber, fires no timer, and sleeps to no timer's deadline. In rhythms of
 // their own it looks for stuck workers (stuck_watch) and slow fibers (slow_fibers), and
@@ -36,10 +37,10 @@ class left_work {
   struct found {
     bool moved = false;  // a worker has switched since the last look
     bool some = false;   // something is left
-    bool still = false;  // it was left at the last look already, by one that has not
+    bool still = false;  // it was left at the last look already, and nobody sees to it
   };
 
-  found look() noexcept;
+  found look(nanos now) noexcept;
 
  private:
   struct one {
@@ -49,10 +50,12 @@ class left_work {
 
   bool is_beside_a_sleeper() const noexcept;
   bool is_watch_left() const noexcept;
+  nanos overdue(nanos now) const noexcept;
 
   scheduler& sched_;
   std::vector<one> seen_;
   bool some_in_common_ = false;  // at the last look
+  nanos overdue_ = never;        // at the last look; never: nothing was
 };
 
 class overseer {

@@ -19,7 +19,8 @@
 //     wake-up is counted once, as useful or needless.
 //
 // The worker's thread alone uses it, except start_looking() before that thread runs,
-// and the note of place(), which others wake. It has no lock of its own.
+// and place(), which others move and wake under the lock of idle_workers. It has no lock
+// of its own.
 #pragma once
 
 #include "base/nanos.hpp"

@@ -1,7 +1,8 @@
 // ready_work: whether there is anything to do in one runtime, wherever it lies. It owns
-// nothing: it looks into each worker's queue, the injection queue, the signals and the
-// callbacks, for the last look before sleep (IS2 of idle.hpp), for the deadlock_finder
-// and for stuck_watch. All looks are sequentially consistent.
+// nothing: it looks into each worker's queue, the injection queue, the signals, the
+// callbacks and whether the run is over, for the last look before sleep (IS2 of
+// idle.hpp), for a worker that stops looking, and for those that look from above. All
+// looks are sequentially consistent.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -21,7 +22,7 @@ class ready_work {
   bool any(std::size_t callbacks = 0) const noexcept;
   // Whether there is anything in no worker's own queue.
   bool any_in_common(std::size_t callbacks = 0) const noexcept;
-  // Whether there is more than one fiber that its own worker takes next.
+  // Whether there is more than what a worker takes next from its own queue.
   bool much() const noexcept;
   // Whether a fiber is ready that only one worker may take.
   bool any_pinned() const noexcept;

@@ -65,7 +65,7 @@ class scheduler {
   void adopt(fiber& f) noexcept;    // registers it only (system fibers)
   void abandon(fiber& f) noexcept;  // made, never started
   void retire(fiber& f) noexcept;   // adopted, never entered
-  // Readies several parked fibers: all become findable, then one worker is woken.
+  // Readies several parked fibers: all become findable, then they are left together.
   void ready_all(fiber_chain& chain) noexcept;
 
   // Makes f run: the scheduler's half of ready(). Nothing else may keep the calling

@@ -48,8 +48,8 @@ class timer_board {
   // Called when callbacks_waiting has grown: wakes a worker if need be.
   void callbacks_added() noexcept { of_.idle.wake_one(); }
 
-  // The same, by the timer fiber: they stay with its worker for a moment, as what any
-  // event readies (worker::share).
+  // The same, by the timer fiber: they are left, as what any event readies
+  // (worker::share).
   void callbacks_came_due() noexcept;
 
   // Called when next_deadline has been lowered. `parking`: the calling fiber parks right
@@ -61,8 +61,8 @@ class timer_board {
   void look_again_at_rest() noexcept;
 
   // --- for workers, before user code
-  // If workers sleep and no other one looks, sees to it that one of them sleeps no longer
-  // than to next_deadline, and that one is in the watch if I/O is awaited.
+  // If workers sleep and no other one looks, sees to it that one of them, or the
+  // overseer, attends to next_deadline, and to the watch if I/O is awaited.
   void cover() noexcept;
   // The same, if a deadline was lowered by a fiber that was to park. Caller: a fiber or a
   // worker of this runtime.

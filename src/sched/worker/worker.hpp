@@ -97,8 +97,8 @@ class worker {
     return true;
   }
 
-  // Called when a fiber has become ready here: wakes another worker for it, if one
-  // sleeps, at once or in a moment.
+  // Called when a fiber has become ready here: it is left (idle.hpp), and if it is not
+  // alone in the queue, kept for a moment at most.
   void share() noexcept { idler.share(has_one()); }
 
   // Called between pieces of work without a switch in between: what the worker has kept
@@ -140,8 +140,9 @@ class worker {
   record_pool::cache callback_records;  // of the timer layer
   detail::intake* intake = nullptr;     // of the timer layer
   detail::idler idler;
-  // A fiber armed an earlier deadline while it parked and woke nobody for it: a sleeper
-  // must cover that deadline before user code runs here.
+  // A fiber armed an earlier deadline while it parked, or began to wait for I/O, or the
+  // timer fiber has run, and nobody was woken for it: a sleeper must cover the deadline
+  // before user code runs here.
   bool cover_before_user_code = false;
   run_bounds ran;  // since when `current` has run
   number_block fiber_numbers;
