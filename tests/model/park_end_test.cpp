@@ -6,7 +6,6 @@
 #include "prove.hpp"
 #include "sched/call/caller.hpp"
 #include "sched/call/park.hpp"
-#include "sched/run_core.hpp"
 #include "sched/wait/note.hpp"
 #include "sched/wait/waiter.hpp"
 #include "sched/worker/worker.hpp"
@@ -62,32 +61,6 @@ TEST_CASE("park: a stop that comes before the fiber is off its stack") {
       });
       stopper.join();
     });
-  });
-  prove("park: the end of a deadlocked run, for a lock", [] {
-    gate g;
-    vigil::mutex held;
-    try {
-      vigil::run(workers(2), [&] {
-        held.lock();
-        auto f = about_to_end(g, [&] {
-          try {
-            held.lock();
-          } catch (const vigil::deadlock&) {
-            return 1;
-          }
-          return 0;
-        });
-        const vigil::this_fiber::shield shield;
-        const model::window w;
-        g.open();
-        auto& core = run_of(*vigil::detail::current_scheduler());
-        core.state.note_deadlock();
-        core.state.begin_stopping();
-        core.deadlocks.end_lock_waits();
-        model::require(f.join() == 1, "the wait ends");
-      });
-    } catch (const vigil::deadlock&) {
-    }
   });
   prove("park: stop against a value, from two sides", [] {
     gate g;

@@ -72,11 +72,8 @@ outcome wait_within(fiber& self,
     }
   }
   // The stop's flag is set before it looks for an open ticket; the ticket was
-  // opened before this look. One of the two sees the other. Likewise the end of a
-  // deadlocked run, for a wait for a lock.
-  const bool is_over = stoppable ? sched.state.must_stop(self) && w.claim(t, outcome::stopped)
-                                 : sched.state.ends_lock_waits() && w.claim_deadlock();
-  if (is_over) {
+  // opened before this look. One of the two sees the other.
+  if (stoppable && sched.state.must_stop(self) && w.claim(t, outcome::stopped)) {
     if (lock != nullptr) lock->unlock();
   } else if (limit.cancelled_by == nullptr) {
     park_on(self, what, lock);

@@ -51,10 +51,6 @@ class run_state {
 
   void note_deadlock() noexcept { deadlocked_.store(true); }
 
-  // Waits for locks end, too: those that were open are claimed (deadlock_finder), and
-  // later ones look here.
-  bool ends_lock_waits() const noexcept { return deadlocked() && stopping(); }
-
   // The main fiber has ended, and with it the workers.
   bool over() const noexcept { return over_.load(); }
 

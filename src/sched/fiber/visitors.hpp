@@ -5,8 +5,8 @@
 // runtime may be destroyed, while the thread is still in the call.
 //
 // The rule. The thread is counted from before the change that may end the run until it
-// no longer touches the scheduler: leaving is its last touch. The scheduler's destructor
-// waits until no visitor is inside.
+// no longer touches the scheduler: leaving is its last touch. The runtime's destructor
+// waits until no visitor is inside (scheduler::let_go).
 #pragma once
 
 #include "base/atomic.hpp"

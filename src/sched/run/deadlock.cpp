@@ -174,15 +174,15 @@ void deadlock_finder::report(bool alone) noexcept {
   process_dump(2, dump_place::program);
   for_all([](deadlock_finder& one) {
     if (!one.sched_.state.deadlocked()) return true;
-    one.end_.begin_by_deadlock();
     one.end_lock_waits();
+    one.end_.begin_by_deadlock();
     return true;
   });
 }
 
-// A stop does not end a wait for a lock; in a run that ends by a deadlock it would wait
-// for ever. Both flags of the state are set before this looks for open waits; one that is
-// opened later looks at them (wait_within).
+// A stop does not end a wait for a lock, since the state behind the lock has to be put in
+// order first. Those that are open now, while all rests, are a part of the deadlock. One
+// that is opened later, as fibers clean up, waits for another that runs.
 bool deadlock_finder::end_lock_waits() noexcept {
   bool some = false;
   sched_.fibers.for_each([&some](fiber& f) {

@@ -24,7 +24,7 @@ class deadlock_finder {
   // Caller: the last worker to lie down, once it has.
   void look() noexcept;
 
-  // Ends all waits for locks that are open. True if there were any.
+  // Ends the waits for locks that are open. True if there were any.
   bool end_lock_waits() noexcept;
 
   list_hook<deadlock_finder> among_all;  // guarded by deadlock.cpp's lock

@@ -62,7 +62,7 @@ call_fate side_calls::leave(side_call& c) noexcept {
 }
 
 // Called from threads outside, too. The main fiber may end the run as soon as the count
-// is down: the scheduler's destructor waits for the threads that are in here.
+// is down: the runtime's destructor waits for the threads that are in here.
 void side_calls::over() noexcept {
   const visit inside(sched_.inside());
   under_way_.fetch_sub(1);

@@ -1,9 +1,9 @@
 // scheduler: one runtime's workers and fibers, put together from parts.
 //
-// Each part is a class that owns its state, with its lock and its rule in its own header;
-// it is given its neighbours when it is made, and none holds the scheduler. The scheduler
-// itself keeps the way of a fiber: it is made, queued, handed to a worker, and ends. How
-// a run begins and ends is above it (run_seam.hpp, run_core.hpp).
+// Each part is a class that owns its state, with its lock and its rule in its own header,
+// and is given its neighbours when it is made. The scheduler itself keeps the way of a
+// fiber: it is made, queued, handed to a worker, and ends. How a run begins and ends is
+// above it (run_seam.hpp, run_core.hpp).
 #pragma once
 
 #include "base/atomic.hpp"
