@@ -26,7 +26,7 @@ bool process_lacks_threads() noexcept {
   return forked.load();
 }
 
-void process_is_forked() noexcept {
+void process_note_fork() noexcept {
   forked.store(true);
 }
 
@@ -34,11 +34,11 @@ bool process_is_exiting() noexcept {
   return exiting.load() || forked.load();
 }
 
-void process_exits() noexcept {
+void process_note_exit() noexcept {
   exiting.store(true);
 }
 
-bool process_end_is_named() noexcept {
+bool process_note_end_named() noexcept {
   return end_is_named.exchange(true);
 }
 

@@ -15,16 +15,16 @@ VIGIL_FOR_IO void process_check_fork(const char* call) noexcept;
 // Whether this is a child that lacks threads.
 bool process_lacks_threads() noexcept;
 // Notes that it is.
-void process_is_forked() noexcept;
+void process_note_fork() noexcept;
 
 // Whether std::exit has been called, or this is a child that lacks threads: objects with
 // static storage are being destroyed, or will be, while workers run or are missing.
 bool process_is_exiting() noexcept;
 // Notes that std::exit has been called.
-void process_exits() noexcept;
+void process_note_exit() noexcept;
 
 // Notes that standard error says what ends the program, for which once is enough. True if
 // it was noted before.
-bool process_end_is_named() noexcept;
+bool process_note_end_named() noexcept;
 
 }  // namespace VIGIL_DETAIL

@@ -149,7 +149,7 @@ void task_core::end_by(const char* what) const noexcept {
        made_at.file,
        made_at.line(),
        what);
-  process_end_is_named();
+  process_note_end_named();
   std::terminate();
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "machine/sanitizer.hpp"
+#include "sched/wait/wake_list.hpp"
 #include "support/in_runtime.hpp"
 #include "support/note.hpp"
 
@@ -97,8 +98,13 @@ void in_leaky_virtual(F body) {
   on_new_thread([&] {
     in_virtual(o, [&body] {
       body();
-      while (detail::run_of(*detail::current_scheduler()).deadlocks.end_lock_waits())
+      for (;;) {
+        detail::wake_list claimed;
+        detail::run_of(*detail::current_scheduler()).deadlocks.claim_lock_waits(claimed);
+        if (claimed.empty()) return;
+        claimed.deliver();
         testing::settle();
+      }
     });
   });
 }

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -378,4 +379,41 @@ TEST_SUITE("deadlock between runtimes") {
     CHECK(r.output.find("vigil: deadlock") == r.output.rfind("vigil: deadlock"));
   }
 #endif
+
+  // The other runtime's workers are free to run what the reporting thread readies.
+  TEST_CASE("the lock waits that are open end together when another runtime finds them") {
+    for (const std::size_t workers : {1u, 2u, 4u}) {
+      constexpr std::size_t pairs = 500;
+      several all({strict(workers), strict(1)});
+      std::vector<vigil::mutex> held(pairs);
+      std::atomic<std::size_t> got{0};
+      std::atomic<std::size_t> ended{0};
+      const auto stuck = all.run([&](std::size_t i) {
+        if (i == 1) {
+          all.wait_until_at_rest({0});
+          return;  // the end of this run finds the other one stuck
+        }
+        std::vector<vigil::fiber<void>> holders;
+        for (vigil::mutex& m : held) {
+          holders.push_back(spawn([&] {
+            const std::lock_guard first(m);
+            vigil::go([&] {
+              try {
+                m.lock();
+                got.fetch_add(1);
+                m.unlock();
+              } catch (const vigil::deadlock&) {
+                ended.fetch_add(1);
+              }
+            });
+            const std::lock_guard twice(m);
+          }));
+        }
+        park_for_ever();
+      });
+      CHECK(stuck == std::vector<bool>{true, false});
+      CHECK(ended.load() == pairs);
+      CHECK(got.load() == 0);
+    }
+  }
 }

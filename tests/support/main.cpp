@@ -59,9 +59,9 @@ void check_note::show_all() {
 
 }  // namespace vigil::testing_support
 
-// Read by ThreadSanitizer, which does not see fences, nor what libstdc++ does: the last
-// release of the reference count in Asio's any_io_executor is a fence, and libstdc++ counts
-// the owners of an exception, of which the last frees it.
+// Read by ThreadSanitizer, which sees neither fences nor what libstdc++ does: the last
+// release of the reference count in Asio's any_io_executor is a fence, and libstdc++
+// counts the owners of an exception.
 extern "C" const char* __tsan_default_suppressions() {  // NOLINT(bugprone-reserved-identifier)
   return "race:boost::asio::execution::detail::shared_target_executor\n"
          "race:std::__exception_ptr::exception_ptr::_M_release\n";

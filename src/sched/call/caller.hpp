@@ -28,7 +28,7 @@ class caller {
   // does while the fiber is shielded or unwinds.
   enum mode : std::uint8_t {
     stoppable,    // a stop of the fiber, which refuses the wait as well
-    for_lock,     // a fatal deadlock (deadlock_finder::end_lock_waits), unless the fiber has
+    for_lock,     // a fatal deadlock (deadlock_finder::claim_lock_waits), unless the fiber has
                   // to take the lock back
     unstoppable,  // nothing
   };

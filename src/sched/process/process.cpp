@@ -70,7 +70,7 @@ process_guard::process_guard(scheduler& s) {
   const std::lock_guard guard(process_lock);
 
   struct exit_mark {
-    ~exit_mark() { process_exits(); }
+    ~exit_mark() { process_note_exit(); }
   };
 
   // Notices an exit on a thread that is not a worker, before the runtimes that were there

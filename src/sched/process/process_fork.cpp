@@ -46,7 +46,7 @@ void in_parent() noexcept {
 void in_child() noexcept {
   process_threads_unlock();
   if (fork_lacks_threads || own_threads.load() != 0) {
-    process_is_forked();
+    process_note_fork();
   } else {
     // Left in the parent: the handlers of other threads, a thread that has begun its
     // last step meanwhile, and one that has done it.

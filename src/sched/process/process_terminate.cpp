@@ -78,7 +78,7 @@ void write_own_frames() noexcept {
 
 [[noreturn]] void on_terminate() {
   const fiber* const f = current_fiber();
-  if ((f != nullptr || current_worker() != nullptr) && !process_end_is_named()) {
+  if ((f != nullptr || current_worker() != nullptr) && !process_note_end_named()) {
     if (const auto error = std::current_exception()) {
       if (f != nullptr) {
         name_uncaught(*f, error);

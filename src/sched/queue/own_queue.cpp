@@ -2,8 +2,9 @@
 
 namespace VIGIL_DETAIL {
 
-// Moves half of the ring to the injection queue, with f behind. Not inlined: its
-// kilobyte would lie on the stack of each fiber that makes another one run.
+// Moves half of the ring to the injection queue, with f behind. It wakes nobody: a caller
+// that adds a fiber looks for a sleeper afterwards (IA2), and take_slot() adds none. Not
+// inlined: its kilobyte would lie on the stack of each fiber that makes another one run.
 [[gnu::noinline]] void own_queue::make_room(fiber& f) noexcept {
   fiber* moved[run_queue::capacity / 2];
   const std::uint32_t n = ring_.grab(moved, run_queue::capacity / 2);

@@ -25,6 +25,7 @@
 #include "sched/report/process_dump.hpp"
 #include "sched/run/run_end.hpp"
 #include "sched/wait/cancel_tree.hpp"
+#include "sched/wait/wake_list.hpp"
 
 #include <mutex>
 
@@ -172,25 +173,27 @@ void deadlock_finder::report(bool alone) noexcept {
         "such work with runtime::make_work_guard)");
   }
   process_dump(2, dump_place::program);
-  for_all([](deadlock_finder& one) {
-    if (!one.sched_.state.deadlocked()) return true;
-    one.end_lock_waits();
-    one.end_.begin_by_deadlock();
-    return true;
-  });
+  const auto for_those_that_end = [](auto&& f) {
+    for_all([&f](deadlock_finder& one) {
+      if (one.sched_.state.deadlocked()) f(one);
+      return true;
+    });
+  };
+  // In this order: a worker may run what is readied while this thread is still here, and
+  // open a wait for a lock that is about to be handed over.
+  wake_list claimed;
+  for_those_that_end([&claimed](deadlock_finder& one) { one.claim_lock_waits(claimed); });
+  for_those_that_end([](deadlock_finder& one) { one.end_.begin_by_deadlock(); });
+  claimed.deliver();
 }
 
 // A stop does not end a wait for a lock, since the state behind the lock has to be put in
-// order first. Those that are open now, while all rests, are a part of the deadlock. One
-// that is opened later, as fibers clean up, waits for another that runs.
-bool deadlock_finder::end_lock_waits() noexcept {
-  bool some = false;
-  sched_.fibers.for_each([&some](fiber& f) {
-    if (!f.self.claim_deadlock()) return;
-    f.self.deliver();
-    some = true;
+// order first. Those that are open while all rests are a part of the deadlock. One that
+// is opened later, as fibers clean up, waits for another that runs.
+void deadlock_finder::claim_lock_waits(wake_list& claimed) noexcept {
+  sched_.fibers.for_each([&claimed](fiber& f) {
+    if (f.self.claim_deadlock()) claimed.add(f.self);
   });
-  return some;
 }
 
 }  // namespace VIGIL_DETAIL

@@ -12,6 +12,7 @@ namespace VIGIL_DETAIL {
 
 class run_end;
 class scheduler;
+class wake_list;
 
 class deadlock_finder {
  public:
@@ -24,8 +25,8 @@ class deadlock_finder {
   // Caller: the last worker to lie down, once it has.
   void look() noexcept;
 
-  // Ends the waits for locks that are open. True if there were any.
-  bool end_lock_waits() noexcept;
+  // Claims the waits for locks that are open.
+  void claim_lock_waits(wake_list& claimed) noexcept;
 
   list_hook<deadlock_finder> among_all;  // guarded by deadlock.cpp's lock
 

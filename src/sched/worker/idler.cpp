@@ -91,12 +91,11 @@ bool idler::lie_down() noexcept {
       next == never || sched_.workers().size() == 1 || sched_.idle().oversight.looks();
   const nanos second = by_one ? never : sched_.timers().second_deadline();
   sched_.idle().lie_down(place_, next, second);
-  if (sees_work()) {
-    stay_awake();
-    return false;
-  }
+  // First, since a deadlock that is found makes fibers ready.
   if (next == never && sched_.idle().asleep() == sched_.workers().size()) sched_.above().all_rest();
-  return true;
+  if (!sees_work()) return true;
+  stay_awake();
+  return false;
 }
 
 void idler::stay_awake() noexcept {

@@ -45,8 +45,6 @@ class side_pool;  // of the blocking layer
 
 class scheduler {
  public:
-  // The watch is the futex one if none is given.
-  scheduler(const scheduler_options& settings, std::unique_ptr<watch> w, run_seam& run);
   scheduler(const scheduler&) = delete;
   scheduler& operator=(const scheduler&) = delete;
 
@@ -142,6 +140,8 @@ class scheduler {
  protected:
   friend struct debug_layout;
 
+  // Each is a run_core. The watch is the futex one if none is given.
+  scheduler(const scheduler_options& settings, std::unique_ptr<watch> w, run_seam& run);
   ~scheduler();
 
   // Called first by the destructor of the whole: its parts are still there.

@@ -34,12 +34,12 @@ void report_unhandled(fiber& f, std::exception_ptr error) {
     warn("an exception has left %s, and nobody joins it: %s",
          fiber_words_with_place(f).text(),
          e.what());
-    process_end_is_named();
+    process_note_end_named();
     std::terminate();
   } catch (...) {
     warn("an exception that is no std::exception has left %s, and nobody joins it",
          fiber_words_with_place(f).text());
-    process_end_is_named();
+    process_note_end_named();
     std::terminate();
   }
 }
@@ -62,7 +62,7 @@ namespace {
         "that is no std::exception",
         given);
   }
-  process_end_is_named();
+  process_note_end_named();
   std::terminate();
 }
 

@@ -18,7 +18,7 @@ struct exit_watch {
   bool is_registered = true;
 
   ~exit_watch() {
-    if (this_worker != nullptr) process_exits();
+    if (this_worker != nullptr) process_note_exit();
   }
 };
 
