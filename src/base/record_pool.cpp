@@ -73,18 +73,6 @@ record_pool::link* record_pool::take_bundle() {
         out_ += first->size;
         return first;
       }
-      // Records that threads without a cache gave back.
-      if (singles_ != nullptr) {
-        link* const first = singles_;
-        link* last = first;
-        std::size_t size = 1;
-        for (; size < bundle && last->next != nullptr; ++size)
-          last = last->next;
-        out_ += size;
-        singles_ = last->next;
-        last->next = nullptr;
-        return first;
-      }
       fresh = {rest_.at, rest_.records < bundle ? rest_.records : bundle};
       rest_.at += fresh.records * size_;
       rest_.records -= fresh.records;
@@ -99,9 +87,9 @@ record_pool::link* record_pool::take_bundle() {
     for (std::size_t i = fresh.records; i-- > 0;) {
       auto* const record = reinterpret_cast<link*>(fresh.at + i * size_);
       record->next = first;
-      record->next_bundle = nullptr;
       first = record;
     }
+    first->size = fresh.records;
     return first;
   }
 }
@@ -149,34 +137,15 @@ void record_pool::cache::flush(record_pool& pool) noexcept {
 }
 
 void* record_pool::take() {
-  {
-    const lock_guard guard(lock_);
-    if (singles_ != nullptr) {
-      link* const record = singles_;
-      singles_ = record->next;
-      ++out_;
-      return record;
-    }
-  }
   link* const first = take_bundle();
-  if (first->next != nullptr) {
-    link* last = first->next;
-    const lock_guard guard(lock_);
-    --out_;
-    for (; last->next != nullptr; last = last->next)
-      --out_;
-    last->next = singles_;
-    singles_ = first->next;
-  }
+  if (first->next != nullptr) give_bundle(first->next, first->size - 1);
   return first;
 }
 
 void record_pool::give(void* record) noexcept {
   auto* const freed = static_cast<link*>(record);
-  const lock_guard guard(lock_);
-  freed->next = singles_;
-  singles_ = freed;
-  --out_;
+  freed->next = nullptr;
+  give_bundle(freed, 1);
 }
 
 }  // namespace VIGIL_DETAIL

@@ -95,7 +95,6 @@ class record_pool {
 
   mutable spinlock lock_{lock_rank::records};
   link* bundles_ VIGIL_GUARDED_BY(lock_) = nullptr;
-  link* singles_ VIGIL_GUARDED_BY(lock_) = nullptr;
   uncut rest_ VIGIL_GUARDED_BY(lock_);              // of the newest slab
   slab* slabs_ VIGIL_GUARDED_BY(lock_) = nullptr;   // the newest first; only grows
   std::size_t mapped_ VIGIL_GUARDED_BY(lock_) = 0;  // bytes in all slabs
