@@ -1,12 +1,11 @@
 #include "machine/overflow.hpp"
 
-#include <algorithm>
+#include "base/assert.hpp"
+
 #include <atomic>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <mutex>
-#include <string_view>
 #include <system_error>
 
 #include <sys/auxv.h>
@@ -26,38 +25,6 @@ bool in_chain[2] = {
     false, false};  // guarded by install_lock; our handler is installed, or below one that is
 struct sigaction earlier_actions[2];  // written before our handler is installed
 std::atomic<describe_stack> describe_now{nullptr};
-
-// Puts text together without the heap and without stdio.
-class message {
- public:
-  message& operator<<(std::string_view text) noexcept {
-    const std::size_t n = std::min(text.size(), sizeof text_ - size_);
-    std::memcpy(text_ + size_, text.data(), n);
-    size_ += n;
-    return *this;
-  }
-
-  message& operator<<(std::size_t number) noexcept {
-    char digits[20];
-    std::size_t n = sizeof digits;
-    do {
-      digits[--n] = static_cast<char>('0' + number % 10);
-    } while ((number /= 10) != 0);
-    return *this << std::string_view(digits + n, sizeof digits - n);
-  }
-
-  void write_out() const noexcept {
-    for (std::size_t done = 0; done < size_;) {
-      const ssize_t n = ::write(2, text_ + done, size_ - done);
-      if (n <= 0) return;
-      done += static_cast<std::size_t>(n);
-    }
-  }
-
- private:
-  std::size_t size_ = 0;
-  char text_[768];
-};
 
 // The stack pointer of the code that faulted; 0 on machines where it is not known.
 std::uintptr_t stack_pointer(const void* machine_state) noexcept {
@@ -91,11 +58,13 @@ void report(const stack& where) noexcept {
   if (const describe_stack describe = describe_now.load())
     setting = describe(where, name, sizeof name);
   name[sizeof name - 1] = '\0';
-  message text;
-  text << "vigil: stack overflow in " << (name[0] != '\0' ? name : "a fiber") << ": its stack of "
-       << (where.size() >> 10) << " KiB is used up; give it more with " << setting
-       << ", or look for a recursion without end or a big local array\n";
-  text.write_out();
+  // As fatal(), without the heap and without a lock.
+  warn(
+      "stack overflow in %s: its stack of %zu KiB is used up; give it more with %s, or look for a "
+      "recursion without end or a big local array",
+      name[0] != '\0' ? name : "a fiber",
+      where.size() >> 10,
+      setting);
 }
 
 // The fault happens again after the return and then kills; a signal that was
