@@ -22,7 +22,6 @@ constexpr int madv_guard_install = 102;
 // Stands for the process itself where a pidfd is expected (Linux 6.14).
 constexpr int pidfd_self = -10000;
 
-std::atomic<bool> latest_is_madvise{false};
 std::atomic<bool> ranges_are_refused{false};
 
 bool mprotect_is_forced() noexcept {
@@ -63,10 +62,6 @@ std::byte* map_memory(std::size_t size) noexcept {
   return static_cast<std::byte*>(at);
 }
 
-bool unmap_memory(std::byte* at, std::size_t size) noexcept {
-  return ::munmap(at, size) == 0;
-}
-
 std::size_t install_guards(std::byte* first, std::size_t stride, std::size_t count) noexcept {
   constexpr std::size_t at_once = 16;
   std::size_t installed = 0;
@@ -77,21 +72,10 @@ std::size_t install_guards(std::byte* first, std::size_t stride, std::size_t cou
       guards[i] = {first + i * stride, stack_guard_size};
     installed = advise(guards, n, madv_guard_install) / stack_guard_size;
   }
-  bool by_madvise = installed != 0;
-  if (installed == 0) {
-    by_madvise =
-        !mprotect_is_forced() && ::madvise(first, stack_guard_size, madv_guard_install) == 0;
-    if (!by_madvise && ::mprotect(first, stack_guard_size, PROT_NONE) != 0) return 0;
-    installed = 1;
-  }
-  // ordering: a statistic; nothing hangs on it.
-  latest_is_madvise.store(by_madvise, std::memory_order_relaxed);
-  return installed;
-}
-
-bool latest_guard_is_madvise() noexcept {
-  // ordering: a statistic; nothing hangs on it.
-  return latest_is_madvise.load(std::memory_order_relaxed);
+  if (installed != 0) return installed;
+  const bool by_madvise =
+      !mprotect_is_forced() && ::madvise(first, stack_guard_size, madv_guard_install) == 0;
+  return by_madvise || ::mprotect(first, stack_guard_size, PROT_NONE) == 0 ? 1 : 0;
 }
 
 void give_back_memory(const ::iovec* ranges, std::size_t count) noexcept {

@@ -13,7 +13,6 @@ namespace VIGIL_DETAIL {
 // Maps address space without huge pages; memory comes with the first touch. Null if it
 // cannot be had.
 std::byte* map_memory(std::size_t size) noexcept;
-bool unmap_memory(std::byte* at, std::size_t size) noexcept;
 
 // Makes stack_guard_size bytes fault at `first` and, where that costs less than doing it
 // later, at a few of the `count` - 1 places that follow, `stride` apart. Returns how many
@@ -22,9 +21,6 @@ bool unmap_memory(std::byte* at, std::size_t size) noexcept;
 // mappings out of one. VIGIL_STACK_GUARD=mprotect in the environment of the process
 // forces the latter.
 std::size_t install_guards(std::byte* first, std::size_t stride, std::size_t count) noexcept;
-
-// Whether the latest guard came from MADV_GUARD_INSTALL.
-bool latest_guard_is_madvise() noexcept;
 
 // Gives the memory back and keeps the address space. Guards inside survive.
 void give_back_memory(const ::iovec* ranges, std::size_t count) noexcept;

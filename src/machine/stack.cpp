@@ -40,18 +40,8 @@ void unpoison([[maybe_unused]] const stack& s) noexcept {
 #endif
 }
 
-// Fills in the home of a stack that was put together by hand.
-void find_home(stack& s) noexcept {
-  stack_place found;
-  VIGIL_CHECK(find_stack(s.bottom, found) && found.where.bottom == s.bottom,
-              "release_stack() is given memory that is no stack");
-  s = found.where;
-}
-
 // Marks the stack as idle: from here on no walk sees it.
-void retire(stack& s) noexcept {
-  if (s.home == 0) [[unlikely]]
-    find_home(s);
+void retire(const stack& s) noexcept {
   VIGIL_CHECK(mark_idle(s), "a stack is released twice");
   unpoison(s);
 }
@@ -107,7 +97,7 @@ decay_attendant::~decay_attendant() {
 stack stack_cache::take(std::size_t usable) {
   if (!is_default_class(usable)) return allocate_stack(usable);
   if (count_ == 0 && !refill()) return allocate_stack(usable);
-  const stack taken = hot(--count_);
+  const stack taken = hot_[--count_];
   mark_in_use(taken);
   return taken;
 }
@@ -119,9 +109,7 @@ void stack_cache::give(stack released) noexcept {
     return;
   }
   if (count_ == capacity) hand_back(batch);
-  bottoms_[count_] = released.bottom;
-  homes_[count_] = released.home;
-  ++count_;
+  hot_[count_++] = released;
 }
 
 void stack_cache::flush() noexcept {
@@ -130,37 +118,30 @@ void stack_cache::flush() noexcept {
 }
 
 [[gnu::noinline]] bool stack_cache::refill() noexcept {
-  stack taken[batch];
-  count_ = process_stacks.take_hot(taken, batch);
-  for (std::size_t i = 0; i < count_; ++i) {
-    bottoms_[i] = taken[i].bottom;
-    homes_[i] = taken[i].home;
-  }
+  count_ = process_stacks.take_hot(hot_, batch);
   return count_ != 0;
 }
 
 // Hands back the coldest, at most a batch.
 [[gnu::noinline]] void stack_cache::hand_back(std::size_t leaving) noexcept {
-  stack cold[batch];
-  for (std::size_t i = 0; i < leaving; ++i)
-    cold[i] = hot(i);
-  process_stacks.give(cold, leaving);
-  std::copy(bottoms_ + leaving, bottoms_ + count_, bottoms_);
-  std::copy(homes_ + leaving, homes_ + count_, homes_);
+  process_stacks.give(hot_, leaving);
+  std::copy(hot_ + leaving, hot_ + count_, hot_);
   count_ -= leaving;
 }
 
 stack_stats read_stack_stats() noexcept {
   stack_stats out;
-  {
-    const slab_hold hold;
-    for_each_stack_in_use(
-        [](const stack&, void* count) noexcept { ++*static_cast<std::size_t*>(count); },
-        &out.in_use);
-  }
-  out.slabs = process_stacks.mapped_slabs();
-  out.mapped_bytes = process_stacks.mapped_bytes();
-  out.guard_is_madvise = latest_guard_is_madvise() ? 1 : 0;
+  const slab_hold hold;
+  for_each_stack_in_use(
+      [](const stack&, void* in_use) noexcept { ++*static_cast<std::size_t*>(in_use); },
+      &out.in_use);
+  for_each_slab(
+      [](const std::byte*, std::size_t bytes, void* sum) noexcept {
+        auto& sums = *static_cast<stack_stats*>(sum);
+        ++sums.slabs;
+        sums.mapped_bytes += bytes;
+      },
+      &out);
   return out;
 }
 

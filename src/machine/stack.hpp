@@ -33,8 +33,7 @@ inline constexpr std::size_t max_stack_size = std::size_t{1} << 30;
 struct stack {
   std::byte* bottom = nullptr;
   std::byte* top = nullptr;
-  // The slab's record and the place in it; 0 in a stack put together by hand, which is
-  // then looked up. Only this layer reads it.
+  // The slab's record and the place in it. Only this layer reads it.
   std::uintptr_t home = 0;
 
   std::size_t size() const noexcept { return static_cast<std::size_t>(top - bottom); }
@@ -121,26 +120,20 @@ class stack_cache {
  private:
   static constexpr std::size_t capacity = 128;
   // The number of stacks that go to or come from the pool together: its lock is
-  // taken for each batch, and the batch lies on a fiber's stack.
+  // taken for each batch.
   static constexpr std::size_t batch = 16;
 
   bool refill() noexcept;
   void hand_back(std::size_t leaving) noexcept;
 
-  stack hot(std::size_t i) const noexcept {
-    return {bottoms_[i], bottoms_[i] + default_stack_size, homes_[i]};
-  }
-
   std::size_t count_ = 0;
-  std::byte* bottoms_[capacity];  // of each hot stack, the hottest last
-  std::uintptr_t homes_[capacity];
+  stack hot_[capacity];  // the hottest last
 };
 
 struct stack_stats {
-  std::size_t in_use = 0;            // stacks handed out; cached ones do not count
-  std::size_t slabs = 0;             // mapped now
-  std::size_t mapped_bytes = 0;      // their address space, guards included
-  std::size_t guard_is_madvise = 0;  // 1 if the latest guard needed no mprotect
+  std::size_t in_use = 0;        // stacks handed out; cached ones do not count
+  std::size_t slabs = 0;         // mapped now
+  std::size_t mapped_bytes = 0;  // their address space, guards included
 };
 
 // Counts by walking the table. Async-signal-safe.

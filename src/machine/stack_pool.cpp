@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <new>
 
+#include <sys/mman.h>
+
 namespace VIGIL_DETAIL {
 
 constinit stack_pool process_stacks;
@@ -256,9 +258,6 @@ slab* stack_pool::map_slab(unsigned size_class, stack_failure& failure) noexcept
   c.vacant &= ~bit(s->index % chunk_slabs);
   if (c.vacant == 0) classes_[size_class].vacant.erase(n);
   file(*s);
-  // ordering: the counters are statistics; they are written under the lock.
-  mapped_slabs_.fetch_add(1, std::memory_order_relaxed);
-  mapped_bytes_.fetch_add(s->bytes(), std::memory_order_relaxed);
   // Publishes ST2 to readers of `mapped`.
   s->state.store(slab_state::mapped);
   return s;
@@ -305,14 +304,11 @@ bool stack_pool::unmap_slab(slab& s) noexcept {
   // The two halves of ST3.
   s.state.store(slab_state::unmapping);
   // The kernel may refuse at the limit of mappings, if it has to split one.
-  if (slabs.holds.load() != 0 || !unmap_memory(s.base, s.bytes())) {
+  if (slabs.holds.load() != 0 || ::munmap(s.base, s.bytes()) != 0) {
     s.state.store(slab_state::mapped);
     return false;
   }
   forget_valgrind_ids(s);
-  // ordering: the counters are statistics; they are written under the lock.
-  mapped_slabs_.fetch_sub(1, std::memory_order_relaxed);
-  mapped_bytes_.fetch_sub(s.bytes(), std::memory_order_relaxed);
   free_touched_ -= static_cast<std::size_t>(std::popcount(s.touched));
   s.free = 0;
   s.touched = 0;
@@ -373,16 +369,6 @@ void stack_pool::file(slab& s) noexcept {
     k.all.insert(n);
   }
   s.room = now;
-}
-
-std::size_t stack_pool::mapped_slabs() const noexcept {
-  // ordering: a statistic; nothing hangs on it.
-  return mapped_slabs_.load(std::memory_order_relaxed);
-}
-
-std::size_t stack_pool::mapped_bytes() const noexcept {
-  // ordering: a statistic; nothing hangs on it.
-  return mapped_bytes_.load(std::memory_order_relaxed);
 }
 
 }  // namespace VIGIL_DETAIL

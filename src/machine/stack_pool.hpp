@@ -90,9 +90,6 @@ class stack_pool {
   // When decay() has something to do next; never, if nothing is warm.
   nanos next_step() const noexcept;
 
-  std::size_t mapped_slabs() const noexcept;
-  std::size_t mapped_bytes() const noexcept;
-
   // For tests.
   struct touch_counts {
     std::size_t idle = 0;   // free places that may hold memory: free_touched_
@@ -151,8 +148,6 @@ class stack_pool {
 
   // Written under lock_, read by any thread.
   std::atomic<nanos> next_step_{never};
-  std::atomic<std::size_t> mapped_slabs_{0};
-  std::atomic<std::size_t> mapped_bytes_{0};
 };
 
 extern constinit stack_pool process_stacks;

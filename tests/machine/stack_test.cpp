@@ -171,16 +171,6 @@ TEST_SUITE("stack") {
     CHECK(bottoms_in_use().count(s.bottom) == 0);
   }
 
-  TEST_CASE("a stack put together by hand can be released") {
-    const stack s = allocate_stack(default_stack_size);
-    const std::size_t in_use = read_stack_stats().in_use;
-    stack by_hand;
-    by_hand.bottom = s.bottom;
-    by_hand.top = s.top;
-    release_stack(by_hand);
-    CHECK(read_stack_stats().in_use == in_use - 1);
-  }
-
   TEST_CASE("a cache gives the hottest stack first and serves other sizes as well") {
     stack_cache cache;
     const stack first = cache.take(default_stack_size);
