@@ -188,39 +188,17 @@ std::unique_ptr<detail::watch> watch_of(const options& settings) {
   return std::unique_ptr<detail::watch>(from.make(*from.context));
 }
 
-// The runtime object of each scheduler, for runtime::current(). The table is made at the
-// first use and never destroyed: a runtime may be a global variable.
-struct known_runtimes {
-  std::mutex lock;
-  std::vector<std::pair<detail::scheduler*, runtime*>> all;
-};
-
-known_runtimes& known() {
-  static auto& made = *new known_runtimes;
-  return made;
-}
-
-runtime_core* make_known(std::unique_ptr<runtime_core> core, runtime* as) {
-  known_runtimes& runtimes = known();
-  const std::lock_guard guard(runtimes.lock);
-  runtimes.all.emplace_back(&core->sched, as);
-  return core.release();
-}
-
 }  // namespace
 
 runtime::runtime(options settings)
     : runtime(new runtime_core(detail::checked(settings), watch_of(settings))) {}
 
-runtime::runtime(runtime_core* made)
-    : core_(make_known(std::unique_ptr<runtime_core>(made), this)) {}
+runtime::runtime(runtime_core* made) : core_(made) {
+  core_->sched.object.store(this);
+}
 
 runtime::~runtime() {
-  {
-    known_runtimes& runtimes = known();
-    const std::lock_guard guard(runtimes.lock);
-    std::erase_if(runtimes.all, [&](const auto& entry) { return entry.second == this; });
-  }
+  core_->sched.object.store(nullptr);
   // The workers run on until the process ends.
   const bool is_running = core_->sched.state.phase() != detail::run_phase::idle;
   if (is_running && detail::process_is_exiting()) return;
@@ -248,12 +226,8 @@ runtime_stats runtime::stats() const {
 }
 
 runtime& runtime::current() {
-  const detail::fiber& self = detail::require_fiber("runtime::current");
-  known_runtimes& runtimes = known();
-  const std::lock_guard guard(runtimes.lock);
-  for (const auto& [sched, rt] : runtimes.all) {
-    if (sched == self.sched) return *rt;
-  }
+  if (runtime* const object = detail::require_fiber("runtime::current").sched->object.load())
+    return *object;
   throw wrong_place("vigil::runtime::current: the calling fiber belongs to no runtime object");
 }
 

@@ -101,6 +101,7 @@ class scheduler {
   VIGIL_FOR_IO bool adopt_watch(std::unique_ptr<watch> w);
 
   detail::side_pool* side_pool = nullptr;  // the runtime's own; of the blocking layer
+  atomic<runtime*> object{nullptr};        // the user's, which does not move
 
   clock_source clock;
 
