@@ -12,13 +12,27 @@
 
 namespace VIGIL_DETAIL {
 
+// Sleeps until something comes in from outside, or from another runtime; not if it has
+// come: once the worker counts as asleep, it looks again.
+template <class F>
+void virtual_time::sleep_unless(idler& w, nanos until, F has_come) noexcept {
+  sched_.idle().start_looking();
+  sched_.idle().lie_down(w.place(), until, never);
+  if (w.sees_work() || has_come()) {
+    sched_.idle().stay_awake(w.place());
+  } else {
+    sched_.idle().sleep(w.place());
+  }
+  sched_.idle().stop_looking();
+}
+
 bool virtual_time::has_jumped(idler& w) noexcept {
   if (calls_.under_way() != 0) {
     if (!calls_.take_in()) sleep_for_calls(w);  // time stands still
     return false;
   }
   if (sched_.outside.any()) {
-    sleep_alone(w, true);  // time stands still
+    sleep_unless(w, never, [this] { return !sched_.outside.any(); });  // time stands still
     return false;
   }
   // The thread that ended the outside work readied something first, maybe after this
@@ -32,7 +46,12 @@ bool virtual_time::has_jumped(idler& w) noexcept {
   sched_.timers().tidy();
   const nanos next = sched_.board.next_deadline.load();
   if (next == never) {
-    sleep_alone(w, false);
+    // Nothing is pending, and maybe nothing will ever come: a deadlock.
+    sleep_unless(w, never, [this] {
+      if (sched_.board.next_deadline.load() != never) return true;
+      deadlocks_.look();
+      return false;
+    });
     return false;
   }
   if (next > sched_.clock.now()) {
@@ -52,31 +71,7 @@ void virtual_time::sleep_for_calls(idler& w) noexcept {
     until = calls_given_up_at_;
     if (monotonic_now() >= until) end_.stop_limit_passed(limit);
   }
-  sched_.idle().start_looking();
-  sched_.idle().lie_down(w.place(), until, never);
-  if (w.sees_work() || calls_.under_way() == 0 || calls_.all_done()) {
-    sched_.idle().stay_awake(w.place());
-  } else {
-    sched_.idle().sleep(w.place());
-  }
-  sched_.idle().stop_looking();
-}
-
-// Sleeps until something comes in from outside, or from another runtime. Without outside
-// work nothing is pending, and maybe nothing will ever come: a deadlock.
-void virtual_time::sleep_alone(idler& w, bool for_outside_work) noexcept {
-  sched_.idle().start_looking();
-  sched_.idle().lie_down(w.place(), never, never);
-  const bool goes_on =
-      w.sees_work() ||
-      (for_outside_work ? !sched_.outside.any() : sched_.board.next_deadline.load() != never);
-  if (goes_on) {
-    sched_.idle().stay_awake(w.place());
-  } else {
-    if (!for_outside_work) deadlocks_.look();
-    sched_.idle().sleep(w.place());
-  }
-  sched_.idle().stop_looking();
+  sleep_unless(w, until, [this] { return calls_.under_way() == 0 || calls_.all_done(); });
 }
 
 void virtual_time::settle() {

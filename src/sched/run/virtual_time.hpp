@@ -34,7 +34,8 @@ class virtual_time {
   void settle();
 
  private:
-  void sleep_alone(idler& w, bool for_outside_work) noexcept;
+  template <class F>
+  void sleep_unless(idler& w, nanos until, F has_come) noexcept;
   void sleep_for_calls(idler& w) noexcept;
 
   scheduler& sched_;

@@ -7,7 +7,7 @@ namespace VIGIL_DETAIL {
 void timer_board::deadline_lowered(nanos deadline, bool parking) noexcept {
   worker* const w = current_worker();
   if (of_.clock.is_virtual()) {
-    // The board's worker may sleep while others run, with nothing to come (sleep_alone).
+    // The board's worker may sleep while others run, with nothing to come.
     if (w == nullptr || &w->sched.board != this) of_.idle.wake_all();
     return;
   }
