@@ -8,9 +8,7 @@
 #include <vigil/error.hpp>
 #include <vigil/signals.hpp>
 
-#include <csignal>
 #include <stdexcept>
-#include <string>
 #include <thread>
 
 namespace VIGIL_DETAIL {
@@ -26,14 +24,9 @@ class signal_channel final : public channel_core {
     watcher_.dismiss = &signal_channel::dismiss;
   }
 
-  void watch() {
+  void watch() noexcept {
     fate_.store(fate::watching);
-    try {
-      process_watch_signals(sched_, watcher_);
-    } catch (...) {
-      fate_.store(fate::out);
-      throw;
-    }
+    process_watch_signals(sched_, watcher_);
   }
 
  private:
@@ -78,19 +71,8 @@ namespace VIGIL_PUBLIC {
 receiver<int> notify_signals(std::initializer_list<int> signals, std::size_t capacity) {
   const detail::fiber& self = detail::require_fiber("notify_signals");
   std::uint64_t bits = 0;
-  for (const int signal : signals) {
-    if (signal < 1 || signal > 63 || signal == SIGKILL || signal == SIGSTOP) {
-      throw std::invalid_argument("vigil::notify_signals: " + std::to_string(signal) +
-                                  " is no signal from 1 to 63 other than SIGKILL and SIGSTOP");
-    }
-    if (signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE) {
-      throw std::invalid_argument(
-          "vigil::notify_signals: signal " + std::to_string(signal) +
-          " reports a fault of the program, which would fault again at once; it is not for a "
-          "channel");
-    }
-    bits |= std::uint64_t{1} << signal;
-  }
+  for (const int signal : signals)
+    bits |= detail::checked_signal("vigil::notify_signals", signal);
   if (bits == 0) throw std::invalid_argument("vigil::notify_signals: no signal is named");
   if (capacity == 0 || capacity > std::size_t{1} << 30) {
     throw std::invalid_argument(

@@ -2,12 +2,12 @@
 
 #include "machine/process_state.hpp"
 #include "machine/signal_name.hpp"
+#include "sched/process/process_signals.hpp"
 
 #include <vigil/error.hpp>
 
 #include <algorithm>
 #include <charconv>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
@@ -104,16 +104,8 @@ scheduler_options checked(const options& settings) {
   }
   check_stack("stack_size", settings.stack_size);
   check_stack("main_stack_size", settings.main_stack_size);
-  for (const int signal : settings.stop_on) {
-    if (signal < 1 || signal > 63 || signal == SIGKILL || signal == SIGSTOP) {
-      throw std::invalid_argument("vigil: options::stop_on: " + std::to_string(signal) +
-                                  " is no signal from 1 to 63 other than SIGKILL and SIGSTOP");
-    }
-    if (signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE) {
-      throw std::invalid_argument("vigil: options::stop_on: " + std::to_string(signal) +
-                                  " reports a fault of the program, which would fault again");
-    }
-  }
+  for (const int signal : settings.stop_on)
+    checked_signal("vigil: options::stop_on", signal);
   constexpr std::uint32_t most_wakeups = 1'000'000;
   if (settings.wakeups_per_second > most_wakeups) {
     throw std::invalid_argument(

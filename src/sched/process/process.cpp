@@ -15,8 +15,6 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
-#include <stdexcept>
-#include <string>
 
 #include <pthread.h>
 #include <sched.h>
@@ -79,22 +77,10 @@ process_guard::process_guard(scheduler& s) {
   runtime_slot& slot = free_slot();
   slot_ = &slot;
   std::uint64_t signals = 0;
-  for (const int signal : s.settings().stop_on) {
-    if (signal < 1 || signal > 63) {
-      throw std::invalid_argument("vigil: options::stop_on: " + std::to_string(signal) +
-                                  " is no signal from 1 to 63");
-    }
+  for (const int signal : s.settings().stop_on)
     signals |= std::uint64_t{1} << signal;
-  }
   slot.running.store(&s);
-  try {
-    add_signals(slot, signals);
-  } catch (...) {
-    drop_signals(slot);
-    slot.running.store(nullptr);
-    wait_for_handlers();
-    throw;
-  }
+  add_signals(slot, signals);
   install_terminate();
   if (runtimes_running++ == 0) {
     set_fatal_hook(&dump_to_stderr);

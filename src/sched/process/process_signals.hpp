@@ -22,17 +22,20 @@ struct caught_signal {
 
 extern caught_signal caught[64];  // guarded by process_lock
 
-// Catches these signals (a bit for each) for the runtime in the slot, besides those that
-// it catches already. Throws std::invalid_argument for one that cannot be caught; then
-// none is added. Caller: holds process_lock.
-void add_signals(runtime_slot& slot, std::uint64_t signals);
+// Returns the signal's bit. Throws std::invalid_argument, with a text that begins with
+// `call`, if it cannot be caught.
+std::uint64_t checked_signal(const char* call, int signal);
+
+// Catches these signals (checked, a bit for each) for the runtime in the slot, besides
+// those that it catches already. Caller: holds process_lock.
+void add_signals(runtime_slot& slot, std::uint64_t signals) noexcept;
 
 // The runtime in the slot wants no signal any more. Caller: holds process_lock.
 void drop_signals(runtime_slot& slot) noexcept;
 
-// Adds the watcher, and catches its signals from now on until the end of the run. Throws
-// std::invalid_argument, wrong_place.
-void process_watch_signals(scheduler& s, signal_watcher& w);
+// Adds the watcher, and catches its checked signals from now on until the end of the run.
+// Caller: a fiber of that run.
+void process_watch_signals(scheduler& s, signal_watcher& w) noexcept;
 
 // Whether `handler` is the one that is installed.
 bool is_handler(const struct sigaction& installed, void (*handler)(int)) noexcept;
