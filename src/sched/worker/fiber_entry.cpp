@@ -45,7 +45,6 @@ void run_open(fiber& self) {
 
 }  // namespace
 
-template <bool is_measured>
 void fiber_entry(void* argument) {
   auto& self = *static_cast<fiber*>(argument);
   worker::arrived();
@@ -67,7 +66,7 @@ void fiber_entry(void* argument) {
   // The last code of the user's has run on the fiber.
   if (self.deferred != nullptr) [[unlikely]]
     self.sched->timers().release_deferred(self);
-  if constexpr (is_measured) {
+  if (self.own_stack.is_measured) [[unlikely]] {
     if (stack_sampler* const s = installed_sampler.load()) s->end(self);
   }
   worker* const w = current_worker();
@@ -75,9 +74,6 @@ void fiber_entry(void* argument) {
   self.sched->finish(self);
   w->leave_for_ever_to_end();
 }
-
-template void fiber_entry<false>(void* argument);
-template void fiber_entry<true>(void* argument);
 
 void drop_outcome(fiber& f) noexcept {
   if (f.ending.error != nullptr) {

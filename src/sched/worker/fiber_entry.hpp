@@ -8,10 +8,7 @@ namespace VIGIL_DETAIL {
 
 // Runs from the first instruction on the fiber's stack to the last. `argument` is the
 // fiber.
-template <bool is_measured>
 void fiber_entry(void* argument);
-extern template void fiber_entry<false>(void* argument);
-extern template void fiber_entry<true>(void* argument);
 
 // Called when nobody will join: destroys the result, or reports the exception. The
 // runtime may have gone, here and in dispose().

@@ -144,12 +144,9 @@ fiber& scheduler::make_fiber(std::size_t stack_size,
   std::byte* const top = reinterpret_cast<std::byte*>(f);
   std::byte* const room = align_down(top - body_size, body_align < 16 ? 16 : body_align);
   f->body = room;
-  auto* entry = &fiber_entry<false>;
-  if (is_drawn(number)) [[unlikely]] {
+  if (is_drawn(number)) [[unlikely]]
     begin_measuring(*f);
-    if (f->own_stack.is_measured) entry = &fiber_entry<true>;
-  }
-  f->side.prepare(where, align_down(room, 16), entry, f);
+  f->side.prepare(where, align_down(room, 16), &fiber_entry, f);
   return *f;
 }
 
