@@ -11,7 +11,6 @@ using namespace vigil::testing_support;
 using vigil::detail::nanos;
 using vigil::detail::run_bounds;
 using vigil::detail::stuck_count;
-using vigil::detail::stuck_rest;
 
 namespace {
 
@@ -26,58 +25,37 @@ TEST_SUITE("stuck") {
     stuck_count c(10 * second, second / 2);
     nanos now = 1000 * second;
     for (int i = 0; i < 20; ++i, now += second / 2)
-      CHECK_FALSE(c.look(now, 7, true));
-    CHECK(c.look(now, 7, true));
+      CHECK_FALSE(c.look(now, false, true));
+    CHECK(c.look(now, false, true));
     // It is reported once.
     for (int i = 0; i < 100; ++i, now += second / 2)
-      CHECK_FALSE(c.look(now, 7, true));
+      CHECK_FALSE(c.look(now, false, true));
   }
 
   TEST_CASE("a switch, or a moment in which nobody waits, begins the count anew") {
     stuck_count c(10 * second, second / 2);
     nanos now = 1000 * second;
-    std::uint64_t switches = 0;
     for (int round = 0; round < 20; ++round) {
-      ++switches;
       for (int i = 0; i < 20; ++i, now += second / 2)
-        REQUIRE_FALSE(c.look(now, switches, true));
+        REQUIRE_FALSE(c.look(now, i == 0, true));
     }
     for (int i = 0; i < 200; ++i, now += second / 2)
-      REQUIRE_FALSE(c.look(now, switches, i % 20 != 0));
+      REQUIRE_FALSE(c.look(now, false, i % 20 != 0));
   }
 
   TEST_CASE("a process that stood still for an hour, or for a second at each step, is not stuck") {
     stuck_count c(10 * second, second / 2);
     nanos now = 1000 * second;
     for (int i = 0; i < 19; ++i, now += second / 2)
-      CHECK_FALSE(c.look(now, 7, true));
+      CHECK_FALSE(c.look(now, false, true));
     now += 3600 * second;
     // From here on the whole limit has to pass again.
     for (int i = 0; i < 20; ++i, now += second / 2)
-      CHECK_FALSE(c.look(now, 7, true));
-    CHECK(c.look(now, 7, true));
+      CHECK_FALSE(c.look(now, false, true));
+    CHECK(c.look(now, false, true));
     stuck_count steps(10 * second, second / 2);
     for (int i = 0; i < 1000; ++i, now += second + 1)
-      REQUIRE_FALSE(steps.look(now, 7, true));
-  }
-
-  TEST_CASE("the watching thread exits after some ticks of rest, and stays while there are waits") {
-    stuck_rest rest;
-    std::uint64_t switches = 1;
-    for (int lap = 0; lap < 3; ++lap) {
-      CHECK(!rest.look(++switches, true, false));  // a worker has woken since the last look
-      for (int i = 1; i < stuck_rest::ticks_kept; ++i)
-        CHECK(!rest.look(switches, true, false));
-    }
-    // All workers sleep, some in handlers: a fiber waits for one of them, or a worker is
-    // awake.
-    for (int i = 0; i < 2 * stuck_rest::ticks_kept; ++i) {
-      CHECK(!rest.look(switches, true, true));
-      CHECK(!rest.look(switches, false, false));
-    }
-    for (int i = 1; i < stuck_rest::ticks_kept; ++i)
-      CHECK(!rest.look(switches, true, false));
-    CHECK(rest.look(switches, true, false));
+      REQUIRE_FALSE(steps.look(now, false, true));
   }
 
   TEST_CASE("the start of a worker's present run lies between two looks at its count") {

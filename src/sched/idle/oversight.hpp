@@ -51,14 +51,12 @@ class oversight {
   void begin() noexcept {
     looks_.store(false);
     attends_.store(true);
-    over_.store(false);
     note_.clear();
     present_.store(true);
   }
 
   void end() noexcept {
     present_.store(false);
-    over_.store(true);
     ring();
   }
 
@@ -67,7 +65,7 @@ class oversight {
 
   void sleep_until(nanos deadline) noexcept { note_.sleep_until(deadline); }
 
-  bool is_over() const noexcept { return over_.load(); }
+  bool is_over() const noexcept { return !present_.load(); }
 
   bool attends() const noexcept { return attends_.load(); }
 
@@ -92,12 +90,11 @@ class oversight {
     return false;
   }
 
-  // There is an overseer. A caller that finds one that is about to end calls in vain: the
-  // run is over by then.
+  // There is an overseer: taken back before the last ring, read after clear(). A caller
+  // that finds one that is about to end calls in vain: the run is over by then.
   atomic<bool> present_{false};
   atomic<bool> looks_{false};   // OV2, OV3
   atomic<bool> attends_{true};  // the same, for those who get up
-  atomic<bool> over_{false};    // set before the last ring, read after clear()
   note note_;
 };
 

@@ -24,25 +24,18 @@ bool left_work::is_beside_a_sleeper() const noexcept {
   return sched_.idle().asleep() != 0 && sched_.idle().looking() == 0;
 }
 
-bool left_work::is_watch_left() const noexcept {
-  if (sched_.board.next_deadline.load() < sched_.idle().earliest()) return true;
-  return !sched_.idle().is_watched() && sched_.outside.awaits_io();
-}
-
-bool left_work::any() const noexcept {
-  return is_beside_a_sleeper() && (is_watch_left() || sched_.work.any());
-}
-
-// The deadline, or the time to look for I/O, that has passed without anybody in the
-// watch. A worker that reads the clock fires the one and moves the other; but its turns
-// may have become slow since it read the clock last, and it counts up to most_turns of
-// them.
-nanos left_work::overdue(nanos now) const noexcept {
+// The time from which the watch wants a worker, for a deadline or for I/O; never, if it
+// is not left. A worker that reads the clock fires the one and moves the other, but its
+// turns may have become slow since it read the clock last, and it counts up to most_turns
+// of them: then this time passes.
+nanos left_work::watch_is_wanted_at() const noexcept {
   const nanos deadline = sched_.board.next_deadline.load();
   nanos first = deadline < sched_.idle().earliest() ? deadline : never;
-  if (!sched_.idle().is_watched() && sched_.outside.awaits_io())
-    first = std::min(first, sched_.next_poll.load(order::relaxed));  // ordering: a hint
-  return first <= now ? first : never;
+  if (!sched_.idle().is_watched() && sched_.outside.awaits_io()) {
+    // Wanted even before the first look is due. ordering: a hint
+    first = std::min({first, sched_.next_poll.load(order::relaxed), never - 1});
+  }
+  return first;
 }
 
 left_work::found left_work::look(nanos now) noexcept {
@@ -58,11 +51,12 @@ left_work::found left_work::look(nanos now) noexcept {
     f.still = f.still || (has_ready && seen_[i].had_ready && !has_switched);
     seen_[i].had_ready = has_ready;
   }
-  const bool in_common = counts && (is_watch_left() || sched_.work.any_in_common());
+  const nanos wanted = counts ? watch_is_wanted_at() : never;
+  const bool in_common = counts && (wanted != never || sched_.work.any_in_common());
   f.some = f.some || in_common;
   f.still = f.still || (in_common && some_in_common_ && !f.moved);
   some_in_common_ = in_common;
-  const nanos passed = counts ? overdue(now) : never;
+  const nanos passed = wanted <= now ? wanted : never;
   f.still = f.still || (passed != never && passed == overdue_);
   overdue_ = passed;
   return f;
@@ -105,7 +99,8 @@ void overseer::body() noexcept {
     by_.clear();
     if (by_.is_over()) return;
     const nanos now = monotonic_now();
-    nanos until = std::min(look_at_left(now), look_for_stuck(now));
+    nanos until = look_at_left(now);
+    if (stuck_ != nullptr && by_.attends()) until = std::min(until, stuck_->look(now));
     if (slow_ != nullptr) until = std::min(until, slow_->look_at_all(now));
     while (!decay_stacks()) {
     }
@@ -125,18 +120,14 @@ nanos overseer::look_at_left(nanos now) noexcept {
   if (!is_first && f.still) {
     sched_.idle().wake_one();
     interval_ = 0;
-  } else if (!is_first && !f.some && !f.moved && by_.rests([this] { return !left_.any(); })) {
+  } else if (!is_first && !f.some && !f.moved &&
+             by_.rests([this, now] { return !left_.look(now).some; })) {
     interval_ = 0;
     return never;
   }
   interval_ = std::clamp(2 * interval_, tuning::shortest_look, tuning::longest_look);
   next_look_ = now + interval_;
   return next_look_;
-}
-
-nanos overseer::look_for_stuck(nanos now) noexcept {
-  if (stuck_ == nullptr || !by_.attends()) return never;
-  return stuck_->look(now);
 }
 
 }  // namespace VIGIL_DETAIL

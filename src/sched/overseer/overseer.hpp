@@ -31,12 +31,9 @@ class left_work {
  public:
   explicit left_work(scheduler& of) : sched_(of), seen_(of.workers().size()) {}
 
-  // Whether something is left now. While a worker looks, nothing is.
-  bool any() const noexcept;
-
   struct found {
     bool moved = false;  // a worker has switched since the last look
-    bool some = false;   // something is left
+    bool some = false;   // something is left; while a worker looks, nothing is
     bool still = false;  // it was left at the last look already, and nobody sees to it
   };
 
@@ -49,8 +46,7 @@ class left_work {
   };
 
   bool is_beside_a_sleeper() const noexcept;
-  bool is_watch_left() const noexcept;
-  nanos overdue(nanos now) const noexcept;
+  nanos watch_is_wanted_at() const noexcept;
 
   scheduler& sched_;
   std::vector<one> seen_;
@@ -71,7 +67,6 @@ class overseer {
   void has_no_thread() noexcept;
   void body() noexcept;
   nanos look_at_left(nanos now) noexcept;
-  nanos look_for_stuck(nanos now) noexcept;
 
   scheduler& sched_;
   oversight& by_;

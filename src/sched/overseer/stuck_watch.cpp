@@ -7,12 +7,16 @@
 #include "sched/worker/scheduler.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace VIGIL_DETAIL {
 namespace {
 
 constexpr nanos shortest_tick = 1'000'000;
 constexpr nanos longest_tick = 500'000'000;
+
+// One is not enough: a program that wakes once a second would ring each time.
+constexpr int ticks_kept = 8;  // 4 s, unless the limit is below 2 s
 
 // Looks at each worker's count of switches, for the bounds of its present run,
 // and returns their sum.
@@ -29,13 +33,12 @@ std::uint64_t look_at_runs(const worker_list& workers, nanos now) noexcept {
 
 }  // namespace
 
-bool stuck_count::look(nanos now, std::uint64_t switches, bool somebody_waits) noexcept {
+bool stuck_count::look(nanos now, bool has_switched, bool somebody_waits) noexcept {
   const bool late = now - last_look_ > tick_ + longest_tick;
   // If there was no switch in between, a fiber that waits at both looks has waited from
   // one to the other.
-  counted_ = !late && waited_ && somebody_waits && switches == switches_ ? counted_ + tick_ : 0;
+  counted_ = !late && waited_ && somebody_waits && !has_switched ? counted_ + tick_ : 0;
   last_look_ = now;
-  switches_ = switches;
   waited_ = somebody_waits;
   if (reported_ || counted_ < limit_) return false;
   reported_ = true;
@@ -55,13 +58,17 @@ bool stuck_watch::all_sleep() const noexcept {
 nanos stuck_watch::look(nanos now) noexcept {
   if (now < next_tick_) return next_tick_;
   const std::uint64_t switches = look_at_runs(sched_.workers(), now);
+  const bool has_switched = switches != std::exchange(switches_, switches);
   const bool somebody_waits = sched_.work.waits_for_a_worker();
-  if (count_.look(now, switches, somebody_waits) && !process_is_exiting()) report();
+  if (count_.look(now, has_switched, somebody_waits) && !process_is_exiting()) report();
   next_tick_ = saturating_add(now, tick_);
-  if (!rest_.look(switches, all_sleep(), somebody_waits)) return next_tick_;
+  // While a fiber waits, nothing is at rest: a worker that sleeps in an io_context runs
+  // its handlers there, and may never come out.
+  ticks_at_rest_ = has_switched || somebody_waits || !all_sleep() ? 0 : ticks_at_rest_ + 1;
+  if (ticks_at_rest_ < ticks_kept) return next_tick_;
   if (!sched_.idle().oversight.attends_no_more([this] { return all_sleep(); })) return next_tick_;
   next_tick_ = 0;
-  rest_ = {};
+  ticks_at_rest_ = 0;
   return never;
 }
 

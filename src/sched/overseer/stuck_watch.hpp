@@ -25,36 +25,15 @@ class stuck_count {
   stuck_count(nanos limit, nanos tick) noexcept : limit_(limit), tick_(tick) {}
 
   // True once, when the limit is reached.
-  bool look(nanos now, std::uint64_t switches, bool somebody_waits) noexcept;
+  bool look(nanos now, bool has_switched, bool somebody_waits) noexcept;
 
  private:
   const nanos limit_;
   const nanos tick_;
   nanos last_look_ = 0;
-  std::uint64_t switches_ = 0;
   bool waited_ = false;  // at the last look
   nanos counted_ = 0;
   bool reported_ = false;
-};
-
-// Decides whether the run has been at rest for so long that nobody need look at it. One
-// tick is not enough: a program that wakes once a second would ring each time. While a
-// fiber waits it is not at rest: a worker that sleeps in an io_context runs its handlers
-// there, and may never come out.
-class stuck_rest {
- public:
-  static constexpr int ticks_kept = 8;  // 4 s, unless the limit is below 2 s
-
-  bool look(std::uint64_t switches, bool all_sleep, bool somebody_waits) noexcept {
-    const bool rests = all_sleep && !somebody_waits && switches == switches_;
-    switches_ = switches;
-    ticks_ = rests ? ticks_ + 1 : 0;
-    return ticks_ >= ticks_kept;
-  }
-
- private:
-  std::uint64_t switches_ = 0;
-  int ticks_ = 0;
 };
 
 class stuck_watch {
@@ -75,7 +54,8 @@ class stuck_watch {
   const nanos tick_;
   nanos next_tick_ = 0;
   stuck_count count_;
-  stuck_rest rest_;
+  std::uint64_t switches_ = 0;  // of all workers, at the last look
+  int ticks_at_rest_ = 0;
 };
 
 }  // namespace VIGIL_DETAIL
