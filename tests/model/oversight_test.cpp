@@ -81,7 +81,6 @@ TEST_CASE("oversight: a worker that gets up as the overseer goes to rest is atte
           s->idle.oversight.sleep_until(rests ? never : 0);
         });
         s->idle.stay_awake(s->place);
-        s->idle.oversight.somebody_is_awake();
         looks.join();
         model::require(s->idle.oversight.attends(), "it attends");
         s->idle.stop_looking();

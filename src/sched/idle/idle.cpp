@@ -2,77 +2,57 @@
 
 #include "base/clock_source.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace VIGIL_DETAIL {
 
 void idle_workers::lie_down(sleeper& s, nanos next, nanos second) noexcept {
   const lock_guard guard(lock_);
-  choose_place(s);
-  choose_deadline(s, next, second);
+  if (watched_.load()) {
+    s.note.clear();
+  } else {
+    watched_.store(true);
+    s.watch = watch_;
+    watch_->prepare();
+  }
+  s.asked = s.until = choose_deadline(next, second);
   sleepers_.push_back(s);
   publish();
   asleep_.fetch_add(1);
   looking_.fetch_sub(1);  // last: until here IA2 finds somebody looking
 }
 
-void idle_workers::choose_place(sleeper& s) noexcept {
-  s.in_watch = watcher_ == nullptr;
-  if (s.in_watch) {
-    watcher_ = &s;
-    s.watch = watch_;
-    watch_->prepare();
-  } else {
-    s.note.clear();
-  }
-}
-
 // The next deadline, if no other sleeper has it. Otherwise the second one, if only one
 // has a deadline: then the worker that wakes for the first need wake nobody for the
 // second.
-void idle_workers::choose_deadline(sleeper& s, nanos next, nanos second) noexcept {
-  s.until = never;
+nanos idle_workers::choose_deadline(nanos next, nanos second) const noexcept {
+  const nanos first = earliest_.load();
+  if (first == nobody_sleeps || next < first) return next;
   unsigned with_deadline = 0;
-  nanos covered = never;
-  for (sleeper* other = sleepers_.front(); other != nullptr; other = sleeper_list::next(*other)) {
-    if (other->until == never) continue;
-    ++with_deadline;
-    if (other->until < covered) covered = other->until;
+  for (sleeper* s = sleepers_.front(); s != nullptr; s = sleeper_list::next(*s)) {
+    if (s->until != never) ++with_deadline;
   }
-  if (covered > next) {
-    s.until = next;
-  } else if (with_deadline < 2) {
-    s.until = second;
-  }
-  s.asked = s.until;
+  return with_deadline < 2 ? second : never;
 }
 
 void idle_workers::stay_awake(sleeper& s) noexcept {
   watch* left = nullptr;
   {
     const lock_guard guard(lock_);
-    left = leave_place(s);
     // A waker may have taken it out already, and counted it as looking.
-    if (s.hook.linked) {
-      remove(s);
-    } else {
-      publish();
-    }
+    if (s.hook.linked) remove(s);
+    left = std::exchange(s.watch, nullptr);
+    if (left == watch_) watched_.store(false);
   }
   if (left != nullptr) left->after_wait();
-}
-
-// Returns the watch that it was in, if any.
-watch* idle_workers::leave_place(sleeper& s) noexcept {
-  if (!std::exchange(s.in_watch, false)) return nullptr;
-  if (s.watch == watch_) watcher_ = nullptr;
-  return std::exchange(s.watch, nullptr);
+  oversight.somebody_is_awake();
 }
 
 void idle_workers::remove(sleeper& s) noexcept {
   looking_.fetch_add(1);  // first: it will look before it sleeps again
   sleepers_.remove(s);
-  ++wake_count_;
+  wake_count_.fetch_add(1);
   asleep_.fetch_sub(1);
   publish();
 }
@@ -83,22 +63,23 @@ void idle_workers::publish() noexcept {
     if (earliest == nobody_sleeps || s->until < earliest) earliest = s->until;
   }
   earliest_.store(earliest);
-  watched_.store(watcher_ != nullptr);
 }
 
-void idle_workers::wait(sleeper& s, nanos until) noexcept {
-  if (s.in_watch) {
+void idle_workers::sleep(sleeper& s, nanos not_before) noexcept {
+  const nanos until = std::max(s.asked, not_before);
+  if (s.watch != nullptr) {
     s.watch->wait_until(until);
   } else {
     s.note.sleep_until(until);
   }
+  stay_awake(s);
 }
 
 // Caller: holds the lock, so that the sleeper cannot leave its place, nor another
 // enter the watch, before it is interrupted.
 void idle_workers::rouse(sleeper& s) noexcept {
   remove(s);
-  if (s.in_watch ? s.watch->interrupt() : s.note.wake()) wake_calls_.add();
+  if (s.watch != nullptr ? s.watch->interrupt() : s.note.wake()) wake_calls_.add();
 }
 
 // The one whose sleep matters least: without a deadline, or with the latest.
@@ -109,12 +90,6 @@ sleeper* idle_workers::latest() const noexcept {
     if (found == nullptr || s->until >= found->until) found = s;
   }
   return found;
-}
-
-void idle_workers::wake_one_slowly() noexcept {
-  const lock_guard guard(lock_);
-  if (looking_.load() != 0) return;
-  if (sleeper* const s = latest()) rouse(*s);
 }
 
 // Whether the overseer sees to what is left now. If it does not look it is called once
@@ -128,10 +103,10 @@ bool idle_workers::leave_to_overseer() noexcept {
   return left_in_a_row_ >= traffic_from_ && oversight.call();
 }
 
-bool idle_workers::leave_slowly() noexcept {
+bool idle_workers::wake_slowly(bool is_left) noexcept {
   const lock_guard guard(lock_);
   if (looking_.load() != 0 || sleepers_.empty()) return false;
-  if (leave_to_overseer()) return true;
+  if (is_left && leave_to_overseer()) return true;
   rouse(*latest());
   return false;
 }
@@ -140,10 +115,10 @@ void idle_workers::cover_slowly(nanos deadline) noexcept {
   const lock_guard guard(lock_);
   if (deadline >= earliest_.load() || looking_.load() != 0) return;
   // The watch is free: its worker is in user code.
-  if (watcher_ == nullptr && leave_to_overseer()) return;
+  if (!watched_.load() && leave_to_overseer()) return;
   // The one with the latest deadline is woken and lies down again with this one.
   sleeper* const s = latest();
-  if (s->in_watch && s->watch->earlier(deadline)) {
+  if (s->watch != nullptr && s->watch->earlier(deadline)) {
     s->until = deadline;
     publish();
     wake_calls_.add();
@@ -157,33 +132,19 @@ void idle_workers::wake(sleeper& s) noexcept {
   if (s.hook.linked) rouse(s);
 }
 
+// A worker that sleeps elsewhere may have to go there, so all of them look.
 void idle_workers::change_watch(watch& w) noexcept {
-  const lock_guard guard(lock_);
-  watch_ = &w;
-  watcher_ = nullptr;
-  publish();
-  for (sleeper* s = sleepers_.front(); s != nullptr; s = sleeper_list::next(*s)) {
-    if (!s->in_watch) continue;
-    rouse(*s);
-    return;
+  {
+    const lock_guard guard(lock_);
+    watch_ = &w;
+    watched_.store(false);
   }
-  // A worker that sleeps elsewhere may have to go there: nobody is in it.
-  sleeper* const s = latest();
-  if (s != nullptr && looking_.load() == 0) rouse(*s);
+  wake_all();
 }
 
 std::uint64_t idle_workers::all_asleep(std::size_t workers, nanos now) noexcept {
   const lock_guard guard(lock_);
-  if (sleepers_.size() != workers) return 0;
-  for (sleeper* s = sleepers_.front(); s != nullptr; s = sleeper_list::next(*s)) {
-    if (s->until <= now) return 0;
-  }
-  return wake_count_;
-}
-
-std::uint64_t idle_workers::wake_count() noexcept {
-  const lock_guard guard(lock_);
-  return wake_count_;
+  return sleepers_.size() == workers && earliest_.load() > now ? wake_count_.load() : 0;
 }
 
 void idle_workers::wake_all() noexcept {

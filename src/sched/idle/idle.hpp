@@ -42,11 +42,10 @@ namespace VIGIL_DETAIL {
 // A worker's place among the sleepers.
 struct sleeper {
   list_hook<sleeper> hook;
-  nanos until = never;  // guarded by idle_workers' lock; earlier() may move it
-  nanos asked = never;  // `until` as it was on lying down; the worker's own
-  bool in_watch = false;
-  detail::watch* watch = nullptr;  // if in_watch
-  detail::note note;               // where it sleeps if not in the watch
+  nanos until = never;             // guarded by idle_workers' lock; earlier() may move it
+  nanos asked = never;             // `until` as it was on lying down; the worker's own
+  detail::watch* watch = nullptr;  // where it sleeps; if null, on its note
+  detail::note note;
 };
 
 // The watcher, the one sleeper in the watch, alone hears of I/O. One other sleeper may
@@ -75,10 +74,7 @@ class idle_workers {
 
   // IS3. Sleeps until the deadline that was published, or `not_before` if that is later,
   // or until another thread wakes it. The caller is looking again when it returns.
-  void sleep(sleeper& s, nanos not_before = 0) noexcept VIGIL_EXCLUDES(lock_) {
-    wait(s, s.asked < not_before ? not_before : s.asked);
-    stay_awake(s);
-  }
+  void sleep(sleeper& s, nanos not_before = 0) noexcept VIGIL_EXCLUDES(lock_);
 
   // The last look found something. The caller is looking again when it returns.
   void stay_awake(sleeper& s) noexcept VIGIL_EXCLUDES(lock_);
@@ -86,14 +82,14 @@ class idle_workers {
   // --- by any thread
   // IA2, IA3 for one piece of work: wakes one sleeper unless a worker looks.
   void wake_one() noexcept {
-    if (asleep_.load() != 0 && looking_.load() == 0) wake_one_slowly();
+    if (asleep_.load() != 0 && looking_.load() == 0) wake_slowly(false);
   }
 
   // IA2, IA3 for work that is left to the worker that has it. True if the overseer sees
   // to it; otherwise a worker looks, was woken for it, or none sleeps.
   bool leave() noexcept {
     if (asleep_.load() == 0 || looking_.load() != 0) return false;
-    return oversight.looks() || leave_slowly();
+    return oversight.looks() || wake_slowly(true);
   }
 
   // IA2, IA3 for a deadline: makes sure that a sleeper, if there is one, sleeps no longer
@@ -109,8 +105,8 @@ class idle_workers {
     if (!watched_.load()) leave();
   }
 
-  // From now on workers wait in this watch; a worker in the other one comes out. Both
-  // watches live as long as this does.
+  // From now on workers wait in this watch, and all that sleep look for it. Both watches
+  // live as long as this does.
   void change_watch(watch& w) noexcept VIGIL_EXCLUDES(lock_);
 
   // The next two wake even while a worker looks.
@@ -121,7 +117,8 @@ class idle_workers {
   // come. While the number stays the same nobody has got up, so between two calls with
   // one answer only the caller and threads from outside can have changed anything.
   std::uint64_t all_asleep(std::size_t workers, nanos now) noexcept VIGIL_EXCLUDES(lock_);
-  std::uint64_t wake_count() noexcept VIGIL_EXCLUDES(lock_);
+
+  std::uint64_t wake_count() const noexcept { return wake_count_.load(); }
 
   // The earliest time to which a worker sleeps; nobody_sleeps if none does.
   static constexpr nanos nobody_sleeps = std::numeric_limits<nanos>::min();
@@ -146,14 +143,10 @@ class idle_workers {
  private:
   using sleeper_list = list<sleeper, &sleeper::hook>;
 
-  void wake_one_slowly() noexcept VIGIL_EXCLUDES(lock_);
-  bool leave_slowly() noexcept VIGIL_EXCLUDES(lock_);
+  bool wake_slowly(bool is_left) noexcept VIGIL_EXCLUDES(lock_);
   void cover_slowly(nanos deadline) noexcept VIGIL_EXCLUDES(lock_);
   bool leave_to_overseer() noexcept VIGIL_REQUIRES(lock_);
-  void choose_deadline(sleeper& s, nanos next, nanos second) noexcept VIGIL_REQUIRES(lock_);
-  void choose_place(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
-  watch* leave_place(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
-  void wait(sleeper& s, nanos until) noexcept;
+  nanos choose_deadline(nanos next, nanos second) const noexcept VIGIL_REQUIRES(lock_);
   void remove(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
   void publish() noexcept VIGIL_REQUIRES(lock_);
   void rouse(sleeper& s) noexcept VIGIL_REQUIRES(lock_);
@@ -162,16 +155,16 @@ class idle_workers {
   spinlock lock_{lock_rank::idle};
   watch* watch_ VIGIL_GUARDED_BY(lock_);
   sleeper_list sleepers_ VIGIL_GUARDED_BY(lock_);
-  sleeper* watcher_ VIGIL_GUARDED_BY(lock_) = nullptr;  // until it has left the watch
   nanos left_at_ VIGIL_GUARDED_BY(lock_) = 0;           // when something was left last
   unsigned left_in_a_row_ VIGIL_GUARDED_BY(lock_) = 0;  // each soon after the one before
   unsigned traffic_from_ VIGIL_GUARDED_BY(lock_) = tuning::traffic;
-  std::uint64_t wake_count_ VIGIL_GUARDED_BY(lock_) = 1;  // how often a worker did
   alignas(cache_line) atomic<nanos> earliest_{nobody_sleeps};
   atomic<unsigned> asleep_{0};
   atomic<unsigned> looking_{0};
-  atomic<bool> watched_{false};  // watcher_ is there
-  own_counter wake_calls_;       // written under the lock
+  // Written under the lock.
+  atomic<bool> watched_{false};          // a worker is in the watch, or has not yet left it
+  atomic<std::uint64_t> wake_count_{1};  // how often a worker got up
+  own_counter wake_calls_;
 };
 
 }  // namespace VIGIL_DETAIL

@@ -6,26 +6,6 @@
 #include "sched/worker/scheduler.hpp"
 
 namespace VIGIL_DETAIL {
-namespace {
-
-class recorded_sleep {
- public:
-  explicit recorded_sleep(event_log& log) noexcept : log_(log) {
-    if (log_.is_on()) log_.write(event_kind::sleep);
-  }
-
-  ~recorded_sleep() {
-    if (log_.is_on()) log_.write(event_kind::wake);
-  }
-
-  recorded_sleep(const recorded_sleep&) = delete;
-  recorded_sleep& operator=(const recorded_sleep&) = delete;
-
- private:
-  event_log& log_;
-};
-
-}  // namespace
 
 void idler::start_looking() noexcept {
   looking_ = true;
@@ -40,10 +20,6 @@ bool idler::stop_looking(std::size_t callbacks) noexcept {
   // Others left to this one what they added while it was looking.
   if (last && sched_.work.any(callbacks)) share(false);
   return true;
-}
-
-void idler::end_looking() noexcept {
-  if (std::exchange(looking_, false)) sched_.idle().stop_looking();
 }
 
 void idler::share(bool is_one) noexcept {
@@ -70,12 +46,8 @@ nanos idler::not_before(nanos now) noexcept {
   return ++short_sleeps_ <= tuning::sleeps_in_vain ? 0 : now + tuning::batch;
 }
 
-void idler::woke_in_vain() noexcept {
-  if (std::exchange(just_woke_, false)) counters_.wakes_needless.add();
-}
-
 void idler::rest() noexcept {
-  woke_in_vain();
+  if (std::exchange(just_woke_, false)) counters_.wakes_needless.add();
   if (!decay_stacks()) return;  // more to do: look around first
   const nanos now = monotonic_now();
   if (!sched_.timers().tidy()) return;  // the same
@@ -94,23 +66,19 @@ bool idler::lie_down() noexcept {
   // First, since a deadlock that is found makes fibers ready.
   if (next == never && sched_.idle().asleep() == sched_.workers().size()) sched_.above().all_rest();
   if (!sees_work()) return true;
-  stay_awake();
-  return false;
-}
-
-void idler::stay_awake() noexcept {
   sched_.idle().stay_awake(place_);
-  sched_.idle().oversight.somebody_is_awake();
+  return false;
 }
 
 // IS3.
 void idler::sleep(nanos now) noexcept {
   counters_.kernel_waits.add();
-  const bool in_watch = place_.in_watch;
+  const bool in_watch = place_.watch != nullptr;
   if (decay_wants_attendant()) sched_.idle().oversight.ring();
-  const recorded_sleep recorded(counters_.log);
+  event_log& log = counters_.log;
+  if (log.is_on()) log.write(event_kind::sleep);
   sched_.idle().sleep(place_, not_before(now));
-  sched_.idle().oversight.somebody_is_awake();
+  if (log.is_on()) log.write(event_kind::wake);
   just_woke_ = true;
   turns_.slept(in_watch);
 }

@@ -59,9 +59,6 @@ class idler {
   // likely goes on here as soon as the present one waits for it.
   void share(bool is_one) noexcept;
 
-  // Called when the run is over: no other worker need be woken.
-  void end_looking() noexcept;
-
   // Caller: looks, and has found nothing to run. Returns when it is time to look again.
   void rest() noexcept;
 
@@ -77,10 +74,8 @@ class idler {
 
  private:
   bool lie_down() noexcept;
-  void stay_awake() noexcept;
   void sleep(nanos now) noexcept;
   nanos not_before(nanos now) noexcept;
-  void woke_in_vain() noexcept;
 
   scheduler& sched_;
   const injection_queue& inbox_;

@@ -107,7 +107,7 @@ void worker::run() noexcept {
     }
     enter(*f);
   }
-  idler.end_looking();
+  if (idler.is_looking()) idler.stop_looking(0);
   stacks.flush();
   this_worker = nullptr;
   side_ = nullptr;
