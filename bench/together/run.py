@@ -35,6 +35,9 @@ WORKS = [
     ("hops", "a value there and back over channels"),
     ("pairs", "64 pairs of fibers over TCP"),
     ("compute", "5 us of computation between sleeps"),
+    ("share_go", "16 computations of 1 ms that go starts"),
+    ("share_timers", "the same, due at one instant"),
+    ("share_close", "the same, readied by one close"),
 ]
 
 # Asio's coroutines have no deadline, Go's goroutines have one.
@@ -102,6 +105,9 @@ def main():
                 line += (f"  {what} {statistics.median(values):9.2f} us"
                          f" ({min(values):.2f} to {max(values):.2f})"
                          f" ratio {ratio(name, about, samples, what):5.2f}")
+            for what in ("busy", "second"):
+                if what in samples[name][0]:
+                    line += f"  {what} {statistics.median(s[what] for s in samples[name]) / 1e3:.2f} us"
             line += f"  wakes {statistics.median(s['wakes'] for s in samples[name]):.3f}"
             if statistics.median(s["delay"] / s["cpu"] for s in samples[name]) > 0.25:
                 line += "  loaded"

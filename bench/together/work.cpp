@@ -10,6 +10,7 @@
 #include <vigil/io/use_fiber.hpp>
 #include <vigil/vigil.hpp>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -21,6 +22,7 @@
 #include <map>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -210,6 +212,83 @@ void compute_and_sleep() {
   });
 }
 
+// --- computations of 1 ms that become ready at one instant
+
+using instant = vigil::clock::time_point;
+
+// `ready` makes n fibers ready that call its last argument. A pause, in which all workers
+// fall asleep, comes before each burst. Two figures are written besides: `busy`, the time
+// without the pauses, for one computation; and `second`, from the instant to the first
+// computation of a second worker (a burst that one worker did alone counts whole).
+template <class Ready>
+void share(Ready ready) {
+  constexpr std::size_t bursts = 60;
+  constexpr std::size_t each = 16;
+  nanos busy = 0;
+  nanos second = 0;
+  measure(bursts * each, [&] {
+    for (std::size_t burst = 0; burst < bursts; ++burst) {
+      vigil::sleep_for(4ms);
+      std::array<std::pair<instant, std::thread::id>, each> begun{};
+      std::atomic<std::size_t> next{0};
+      vigil::group all;
+      const instant from = ready(all, each, [&begun, &next] {
+        begun[next.fetch_add(1)] = {vigil::clock::now(), std::this_thread::get_id()};
+        compute_for(1ms);
+      });
+      all.wait();
+      const instant end = vigil::clock::now();
+      instant other = end;
+      for (const auto& [when, thread] : begun) {
+        if (thread != begun[0].second) other = std::min(other, when);
+      }
+      busy += (end - from).count();
+      second += (other - from).count();
+    }
+  });
+  std::printf("busy=%.1f second=%.1f\n",
+              static_cast<double>(busy) / (bursts * each),
+              static_cast<double>(second) / bursts);
+}
+
+void share_by_go() {
+  share([](vigil::group& all, std::size_t n, auto f) {
+    const instant from = vigil::clock::now();
+    for (std::size_t i = 0; i < n; ++i)
+      all.go(f);
+    return from;
+  });
+}
+
+void share_by_timers() {
+  share([](vigil::group& all, std::size_t n, auto f) {
+    const instant due = vigil::clock::now() + 2ms;
+    for (std::size_t i = 0; i < n; ++i) {
+      all.go([due, f] {
+        vigil::sleep_until(due);
+        f();
+      });
+    }
+    return due;
+  });
+}
+
+void share_by_close() {
+  share([](vigil::group& all, std::size_t n, auto f) {
+    vigil::channel<void> opens = vigil::make_channel<void>();
+    for (std::size_t i = 0; i < n; ++i) {
+      all.go([opens, f]() mutable {
+        opens.recv();
+        f();
+      });
+    }
+    vigil::sleep_for(2ms);  // all of them wait, and the workers sleep
+    const instant from = vigil::clock::now();
+    opens.close();
+    return from;
+  });
+}
+
 // --- channels
 
 void hops() {
@@ -248,6 +327,9 @@ const std::map<std::string, void (*)()> works{
     {"event100", [] { events(100ms, 30); }},
     {"compute", compute_and_sleep},
     {"hops", hops},
+    {"share_go", share_by_go},
+    {"share_timers", share_by_timers},
+    {"share_close", share_by_close},
 };
 
 }  // namespace
