@@ -39,7 +39,7 @@ BASES = {
     "receiving": "channel, receiver",
     "recv_iterator": "range-for over a channel or receiver",
     "fiber_token": "use_fiber",
-    "scoped_handle": "scoped_done_callback, wall::scoped_timer, boot::scoped_timer",
+    "scoped_handle": "scoped_timer, scoped_done_callback, wall::scoped_timer, boot::scoped_timer",
 }
 # Classes in a header of detail/ -> the header of the public class.
 HEADERS = {"recv_iterator": "vigil/channel.hpp", "scoped_handle": "vigil/context.hpp"}

@@ -24,7 +24,6 @@
 #include <vigil/detail/callable.hpp>
 #include <vigil/detail/config.hpp>
 #include <vigil/detail/handle.hpp>
-#include <vigil/detail/scoped_handle.hpp>
 #include <vigil/detail/site.hpp>
 #include <vigil/ticker.hpp>
 #include <vigil/timer.hpp>

@@ -42,7 +42,13 @@ struct blocking_stats;
 
 struct clock;
 class timer;
-class scoped_timer;
+
+namespace detail {
+template <class Handle>
+class scoped_handle;
+}
+
+using scoped_timer = detail::scoped_handle<timer>;
 class ticker;
 class aligned_ticker;
 template <class Clock>

@@ -24,6 +24,7 @@
 #include <vigil/detail/duration.hpp>
 #include <vigil/detail/handle.hpp>
 #include <vigil/detail/mistakes.hpp>
+#include <vigil/detail/scoped_handle.hpp>
 #include <vigil/detail/site.hpp>
 #include <vigil/post.hpp>
 #include <vigil/time.hpp>
@@ -71,8 +72,6 @@ VIGIL_API bool reset_at(channel_core* timer, std::int64_t deadline);
 VIGIL_API std::int64_t deadline_of(const channel_core* timer) noexcept;
 VIGIL_API std::int64_t remaining(const channel_core* timer) noexcept;
 VIGIL_API void set_slack(channel_core* timer, std::int64_t slack);
-// Waits: throws nothing.
-VIGIL_API void stop_for_scope(timer_record* record) noexcept;
 
 }  // namespace detail
 
@@ -214,7 +213,10 @@ class timer {
   explicit timer(detail::running_timer_t) noexcept : record_(detail::running_timer()) {}
 
  private:
-  friend class scoped_timer;
+  template <class Handle>
+  friend class detail::scoped_handle;
+
+  const detail::timer_record* record() const noexcept { return record_.get(); }
 
   bool stop_within(const detail::wait_limit& limit) const {
     return record_ ? detail::stop_and_wait(record_.get(), limit) : stop();
@@ -296,44 +298,6 @@ timer defer(F&& f, stoppable_t, const site& from = site::current()) {
 // (unless the scope ends inside that callback), so that the callback may refer to
 // variables of the scope. A stop of the fiber does not end that wait. On a plain thread
 // it blocks the thread.
-class [[nodiscard]] scoped_timer {
- public:
-  scoped_timer() noexcept = default;
-
-  // NOLINTNEXTLINE(google-explicit-constructor)
-  [[nodiscard]] scoped_timer(timer t) noexcept : timer_(std::move(t)) {}
-
-  scoped_timer(scoped_timer&& other) noexcept = default;
-
-  scoped_timer& operator=(scoped_timer&& other) noexcept {
-    if (this != &other) {
-      end();
-      timer_ = std::move(other.timer_);
-    }
-    return *this;
-  }
-
-  ~scoped_timer() { end(); }
-
-  timer* operator->() noexcept { return &timer_; }
-
-  timer& operator*() noexcept { return timer_; }
-
-  const timer& get() const noexcept { return timer_; }
-
-  // Gives up the timer without stopping it.
-  timer release() noexcept { return std::move(timer_); }
-
- private:
-  void end() noexcept {
-    if (timer_.record_) {
-      detail::stop_for_scope(timer_.record_.get());
-    } else {
-      timer_.stop();
-    }
-  }
-
-  timer timer_;
-};
+using scoped_timer = detail::scoped_handle<timer>;
 
 }  // namespace VIGIL_PUBLIC

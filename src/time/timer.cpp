@@ -165,19 +165,21 @@ void set_slack(timer_record* record, std::int64_t slack) {
   record->set_slack(static_cast<std::uint32_t>(micros));
 }
 
-void stop_for_scope(timer_record* record) noexcept {
+void stop_for_scope(const timer_record* record, call_ref stop, call_ref stop_and_wait) noexcept {
   const fiber* const self = current_fiber();
   // ordering: the fiber's own word.
-  if (self != nullptr && self->callback.load(order::relaxed) == record) {
-    stop(record);
+  if (self != nullptr && record != nullptr && self->callback.load(order::relaxed) == record) {
+    stop();
     return;
   }
   if (self == nullptr) {
-    record->service->stop_and_wait(*record, no_limit);
-    return;
+    stop_and_wait();
+  } else {
+    // Destructors give no worker away: the call does not count.
+    if (record != nullptr) static_cast<void>(spend_calls(-1));
+    const this_fiber::shield until_it_has_ended;
+    stop_and_wait();
   }
-  const this_fiber::shield until_it_has_ended;
-  record->service->stop_and_wait(*record, no_limit);
 }
 
 // --- timers with a channel
