@@ -180,10 +180,17 @@ void heap_keeper::make_room(intake& in) {
   in.allowance = intake::capacity;
 }
 
-std::uint64_t heap_keeper::pending() const noexcept {
-  std::uint64_t n = owner_.pending_outside();
+// The events counted so far, by all threads.
+std::uint64_t heap_keeper::counted(timer_event event) const noexcept {
+  std::uint64_t n = owner_.counted_outside(event);
   for (const intake& in : intakes_)
-    n += in.pending();
+    n += in.counted(event);
+  return n;
+}
+
+std::uint64_t heap_keeper::pending() const noexcept {
+  const std::uint64_t n =
+      counted(timer_event::armed) - counted(timer_event::stopped) - counted(timer_event::fired);
   // A timer armed on one worker and stopped on another may be counted as
   // stopped first.
   return n > UINT64_MAX / 2 ? 0 : n;
@@ -235,42 +242,26 @@ void heap_keeper::publish() noexcept {
   }
 }
 
-// Otherwise the top is dropped, or moved to where it belongs.
-bool heap_keeper::top_is_in_force() noexcept {
-  heap_entry e = heap_.top();
-  switch (validate(e)) {
-    case entry_state::in_force:
-      return true;
-    case entry_state::moved:
-      heap_.replace_top(e);
-      return false;
-    case entry_state::dead:
-      heap_.pop();
-      release_record(*e.timer);
-      return false;
+// Otherwise the entry is dropped, or moved to where it belongs. One that climbs past a
+// sweep is met in its next round.
+bool heap_keeper::is_in_force(std::size_t index) noexcept {
+  heap_entry e = heap_[index];
+  const entry_state found = validate(e);
+  if (found == entry_state::in_force) return true;
+  heap_.remove(index);
+  if (found == entry_state::moved) {
+    heap_.push(e);
+  } else {
+    release_record(*e.timer);
   }
   return false;
 }
 
-// Looks for dead entries among a few. An entry that climbs past the cursor is met in the
-// next round.
+// Looks for dead entries among a few.
 void heap_keeper::sweep(std::size_t budget) noexcept {
   while (budget-- > 0 && !heap_.empty()) {
     if (sweep_at_ >= heap_.size()) sweep_at_ = 0;
-    heap_entry e = heap_[sweep_at_];
-    switch (validate(e)) {
-      case entry_state::in_force:
-        ++sweep_at_;
-        break;
-      case entry_state::moved:
-        heap_.remove(sweep_at_);
-        heap_.push(e);
-        break;
-      case entry_state::dead:
-        heap_.remove(sweep_at_);
-        release_record(*e.timer);
-        break;
-    }
+    if (is_in_force(sweep_at_)) ++sweep_at_;
   }
 }
 
@@ -287,7 +278,7 @@ bool heap_keeper::tidy() noexcept {
   drain();
   bool clean = heap_.empty();
   while (!clean && (budget-- > 0 || clock_.is_virtual())) {
-    if (top_is_in_force()) {
+    if (is_in_force(0)) {
       heap_.top().timer->prefetch_waiter();
       clean = true;
     } else {
@@ -356,7 +347,7 @@ std::size_t heap_keeper::take_due(nanos now,
     // An entry that has missed an arming goes to its place before others are taken.
     for (std::size_t looks = 0; looks < slice && n < most; ++looks) {
       if (heap_.empty() || heap_.top().when() > now) break;
-      if (top_is_in_force()) out[n++] = heap_.pop();
+      if (is_in_force(0)) out[n++] = heap_.pop();
     }
   }
   taken_ += n;
@@ -408,16 +399,10 @@ std::size_t heap_keeper::take_any(heap_entry* out, std::size_t most) noexcept {
 }
 
 void heap_keeper::add_stats(runtime_stats& s) const noexcept {
-  const auto total = [this](timer_event event) {
-    std::uint64_t n = owner_.counted_outside(event);
-    for (const intake& in : intakes_)
-      n += in.counted(event);
-    return n;
-  };
-  s.timers_armed += total(timer_event::armed);
-  s.timers_reset += total(timer_event::reset);
-  s.timers_stopped += total(timer_event::stopped);
-  s.timers_fired += total(timer_event::fired);
+  s.timers_armed += counted(timer_event::armed);
+  s.timers_reset += counted(timer_event::reset);
+  s.timers_stopped += counted(timer_event::stopped);
+  s.timers_fired += counted(timer_event::fired);
   s.timers_pending = pending();
   s.heap_entries += size_.load(order::relaxed);  // ordering: a statistic
   for (const intake& in : intakes_)

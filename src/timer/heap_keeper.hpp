@@ -111,13 +111,14 @@ class heap_keeper {
   friend struct test_access;
   static constexpr std::size_t slice = 256;  // entries looked at under one hold of the lock
 
+  std::uint64_t counted(timer_event event) const noexcept;
   void note_arming(const intake& in, runtime_timer& t, nanos before, nanos deadline) const noexcept;
   void make_room(intake& in) VIGIL_EXCLUDES(lock_);
   void lower_next_deadline(nanos key, bool parking) noexcept;
   void merge(intake& in) noexcept VIGIL_REQUIRES(lock_);
   void drain() noexcept VIGIL_REQUIRES(lock_);
   void publish() noexcept VIGIL_REQUIRES(lock_);
-  bool top_is_in_force() noexcept VIGIL_REQUIRES(lock_);
+  bool is_in_force(std::size_t index) noexcept VIGIL_REQUIRES(lock_);
   void sweep(std::size_t budget) noexcept VIGIL_REQUIRES(lock_);
   bool has_too_many_dead() const noexcept VIGIL_REQUIRES(lock_);
 

@@ -186,13 +186,6 @@ heap_entry timer_heap::pop() noexcept {
 // comes to its next turn when they are there. The deepest moves first, so that
 // no leaf looks at a slot whose entry is still to come.
 std::size_t timer_heap::pop_until(nanos limit, heap_entry* out, std::size_t most) noexcept {
-  std::size_t n = 0;
-  if (size_ < large) {
-    while (n < most && size_ != 0 && entries_[0].when() <= limit)
-      out[n++] = pop();
-    return n;
-  }
-
   struct descent {
     std::size_t hole;
     std::size_t leaf;  // its slot, now past the end
@@ -204,6 +197,7 @@ std::size_t timer_heap::pop_until(nanos limit, heap_entry* out, std::size_t most
 
   descent descents[most_descents];  // the deepest first
   std::size_t under_way = 0;
+  std::size_t n = 0;
   for (;;) {
     const bool more = n < most && size_ >= large && entries_[0].when() <= limit;
     if (more && under_way < most_descents) {
@@ -223,23 +217,6 @@ std::size_t timer_heap::pop_until(nanos limit, heap_entry* out, std::size_t most
     out[n++] = pop();
   shrink();
   return n;
-}
-
-// Works top-down, unlike remove(): the new entry is often due soon, like that of a fast
-// ticker above many long timeouts, and then stops near the root.
-void timer_heap::replace_top(heap_entry entry) noexcept {
-  VIGIL_ASSERT(size_ > 0, "timer_heap: replace_top() of an empty heap; ask empty() first");
-  std::size_t hole = 0;
-  for (std::size_t child = 1; child < size_; child = 2 * hole + 1) {
-    prefetch_below(entries_, hole, size_);
-    if (child + 1 < size_) {
-      child += static_cast<std::size_t>(before(entries_[child + 1], entries_[child]));
-    }
-    if (!before(entries_[child], entry)) break;
-    entries_[hole] = entries_[child];
-    hole = child;
-  }
-  entries_[hole] = entry;
 }
 
 // Works bottom-up: the last leaf almost always belongs near a leaf, so comparing it on

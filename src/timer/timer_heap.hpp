@@ -83,9 +83,6 @@ class timer_heap {
   // many. Does what pop() in a loop would, but faster in a large heap.
   std::size_t pop_until(nanos limit, heap_entry* out, std::size_t most) noexcept;
 
-  // Does pop() and push(entry) in one sift. Caller: the heap is not empty.
-  void replace_top(heap_entry entry) noexcept;
-
   // Takes the entry out of a slot. Caller: index < size(). Other entries move to fill the
   // hole, to slots before `index` as well as after it.
   heap_entry remove(std::size_t index) noexcept;

@@ -105,11 +105,6 @@ class timer_owner {
     return counts_[static_cast<std::size_t>(event)].load(order::relaxed);
   }
 
-  std::uint64_t pending_outside() const noexcept {
-    return counted_outside(timer_event::armed) - counted_outside(timer_event::stopped) -
-           counted_outside(timer_event::fired);
-  }
-
   // Held by threads that are not the runtime's workers.
   spinlock outside{lock_rank::timer_outside};
 

@@ -48,15 +48,6 @@ class twins {
 
   bool pop() { return took_least(heap.pop()) && agree(); }
 
-  bool replace_top() {
-    const heap_entry least = heap.top();
-    const heap_entry e = fresh();
-    heap.replace_top(e);
-    const bool was_least = took_least(least);
-    model_.insert(image(e));
-    return was_least && agree();
-  }
-
   bool remove() {
     const std::size_t index = below(heap.size());
     const heap_entry expected = heap[index];
@@ -80,7 +71,6 @@ class twins {
   bool step(std::size_t target) {
     if (heap.empty()) return push();
     const std::size_t roll = below(100);
-    if (roll < 20) return replace_top();
     if (roll == 98) return pop_until();
     const bool grow = heap.size() < target ? roll < 75 : roll < 45;
     if (grow) return push();
@@ -187,27 +177,6 @@ TEST_SUITE("timer_heap") {
     CHECK(heap.second_key() == 20);
     push(heap, entry(5));
     CHECK(heap.second_key() == 10);
-  }
-
-  TEST_CASE("replacing the top keeps the size and the order") {
-    timer_heap heap;
-    for (const nanos key : {1, 2, 3, 4, 5, 6})
-      push(heap, entry(key));
-    heap.replace_top(entry(0));
-    CHECK(heap.top().key == 0);
-    heap.replace_top(entry(4));
-    CHECK(heap.top().key == 2);
-    heap.replace_top(entry(9));
-    CHECK(heap.size() == 6);
-    CHECK(heap.verify());
-    CHECK(drain_keys(heap) == std::vector<nanos>{3, 4, 4, 5, 6, 9});
-  }
-
-  TEST_CASE("replacing the only entry keeps one entry") {
-    timer_heap heap;
-    push(heap, entry(1));
-    heap.replace_top(entry(2));
-    CHECK(drain_keys(heap) == std::vector<nanos>{2});
   }
 
   // libuv e002340e5: for eight months its heap only sifted down here.
