@@ -81,7 +81,7 @@ struct firing {
 
   static void fired(void* argument,
                     vigil::detail::nanos when,
-                    vigil::detail::runtime_timer::refire&) noexcept {
+                    vigil::detail::fire_again*) noexcept {
     auto& self = *static_cast<firing*>(argument);
     self.late.push_back(now() - when);  // there is room
     self.done = true;

@@ -125,7 +125,7 @@ void clock_channel::nobody_waits() noexcept {
 }
 
 // Runs on the timer fiber, or when the runtime ends.
-void clock_channel::ring(void* self, nanos when, runtime_timer::refire& again) noexcept {
+void clock_channel::ring(void* self, nanos when, fire_again* again) noexcept {
   auto& c = *static_cast<clock_channel*>(self);
   if (when == never) {
     c.dismiss_all();
@@ -144,7 +144,7 @@ void clock_channel::ring(void* self, nanos when, runtime_timer::refire& again) n
     }
     if (c.has_receivers() && c.is_pending()) {
       retain(&c);
-      if (again.at(c.hub_->image(c.kind_, c.when_))) release(&c);
+      if (again->at(c.hub_->image(c.kind_, c.when_))) release(&c);
     } else {
       c.nobody_waits();
     }

@@ -51,7 +51,7 @@ class clock_channel final : public channel_core, public timed_source, private cl
   bool keep() noexcept override;
   bool clock_changed() noexcept override VIGIL_EXCLUDES(lock);
 
-  static void ring(void* self, nanos when, runtime_timer::refire& again) noexcept;
+  static void ring(void* self, nanos when, fire_again* again) noexcept;
 
   bool is_pending() const noexcept VIGIL_REQUIRES(lock) { return when_ != never; }
 

@@ -100,7 +100,7 @@ void timer_channel::nobody_waits() noexcept {
 }
 
 // Runs on the timer fiber, or when the runtime ends.
-void timer_channel::ring(void* self, nanos when, runtime_timer::refire& again) noexcept {
+void timer_channel::ring(void* self, nanos when, fire_again* again) noexcept {
   auto& c = *static_cast<timer_channel*>(self);
   if (when == never) {
     c.dismiss_all();
@@ -119,7 +119,7 @@ void timer_channel::ring(void* self, nanos when, runtime_timer::refire& again) n
     }
     if (c.has_receivers() && c.in_force() != never) {
       retain(&c);
-      if (again.at(c.in_force())) release(&c);
+      if (again->at(c.in_force())) release(&c);
     } else {
       c.nobody_waits();  // a reset() after the bell armed it for receivers that have left
     }

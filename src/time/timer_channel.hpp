@@ -50,7 +50,7 @@ class timer_channel final : public channel_core, public timed_source {
   void nobody_waits() noexcept override VIGIL_REQUIRES(lock);
   bool is_far() const noexcept override;
 
-  static void ring(void* self, nanos when, runtime_timer::refire& again) noexcept;
+  static void ring(void* self, nanos when, fire_again* again) noexcept;
   static nanos pending_deadline(nanos when) noexcept;
 
   nanos in_force() const noexcept VIGIL_REQUIRES(lock) {

@@ -14,11 +14,6 @@ namespace {
 // For waits and sends.
 constinit record_pool wait_pool(64);
 
-void* take_wait_record() {
-  worker* const w = current_worker();
-  return w != nullptr ? w->wait_records.take(wait_pool) : wait_pool.take();
-}
-
 // The calling worker, if it is one of the runtime that the service has now.
 worker* worker_of(timer_service& s) noexcept {
   worker* const w = current_worker();
@@ -27,22 +22,10 @@ worker* worker_of(timer_service& s) noexcept {
 
 }  // namespace
 
-runtime_timer* make_wait_record(timer_service& s, std::uint32_t run, waiter& w) {
-  void* const room = take_wait_record();
-  auto* const t = ::new (room) runtime_timer(timer_kind::fiber_ready, s, run);
-  t->wait.waiter = &w;
-  return t;
-}
-
-runtime_timer* make_send_record(timer_service& s,
-                                std::uint32_t run,
-                                runtime_timer::send_function f,
-                                void* argument) {
-  void* const room = take_wait_record();
-  auto* const t = ::new (room) runtime_timer(timer_kind::send_time, s, run);
-  t->send.function = f;
-  t->send.argument = argument;
-  return t;
+runtime_timer* make_plain_record(timer_kind kind, timer_service& s, std::uint32_t run) {
+  worker* const w = current_worker();
+  void* const room = w != nullptr ? w->wait_records.take(wait_pool) : wait_pool.take();
+  return ::new (room) runtime_timer(kind, s, run);
 }
 
 timer_record* make_callback_record(timer_service& s,

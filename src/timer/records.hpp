@@ -13,11 +13,7 @@ class worker;
 
 // Make a timer of the runtime with the generation `run`. The caller owns the first
 // reference and, for a callback, the first handle. They throw std::bad_alloc.
-runtime_timer* make_wait_record(timer_service& s, std::uint32_t run, waiter& w);
-runtime_timer* make_send_record(timer_service& s,
-                                std::uint32_t run,
-                                runtime_timer::send_function f,
-                                void* argument);
+runtime_timer* make_plain_record(timer_kind kind, timer_service& s, std::uint32_t run);
 timer_record* make_callback_record(timer_service& s,
                                    std::uint32_t run,
                                    callback&& f,

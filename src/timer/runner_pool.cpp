@@ -12,15 +12,15 @@
 
 namespace VIGIL_DETAIL {
 
-fiber& runner_pool::make_runner(scheduler& sched) {
-  return make_system_fiber<&runner_pool::body>(sched, "callbacks", fiber_role::runner, *this);
+fiber& runner_pool::make_runner() {
+  return make_system_fiber<&runner_pool::body>(with_.sched, "callbacks", fiber_role::runner, *this);
 }
 
-void runner_pool::open(scheduler& sched) {
+void runner_pool::open() {
   ending_.store(false);
   lacking_.store(0);
   // One runner is there from the start, so that a callback can always run.
-  fiber& reserved = make_runner(sched);
+  fiber& reserved = make_runner();
   const lock_guard guard(lock_);
   idle_.push_back(reserved);
 }
@@ -51,12 +51,11 @@ fiber* runner_pool::take() noexcept {
     const lock_guard guard(lock_);
     if (fiber* const f = idle_.pop_front()) return f;
   }
-  scheduler& sched = current_worker()->sched;
   std::size_t lacking = SIZE_MAX;
   try {
-    return &make_runner(sched);
+    return &make_runner();
   } catch (const limit_reached&) {
-    lacking = sched.settings().stack_size;
+    lacking = with_.sched.settings().stack_size;
   } catch (...) {  // no memory
   }
   // If a runner or room has just come free, the worker looks again.
@@ -70,7 +69,7 @@ void runner_pool::body() {
   for (;;) {
     // Counted before the look at startable(): either this sees the end, or the main
     // fiber, which looks at the count after it has come to its end, waits for this turn.
-    with_.fibers.count_alive(1);
+    with_.sched.fibers.count_alive(1);
     callback_queue::round round = callback_queue::new_round;
     for (std::size_t i = 0; i < callbacks_per_turn; ++i) {
       const callback_queue::those may = startable();
@@ -79,31 +78,42 @@ void runner_pool::body() {
       timer_record* const t = with_.callbacks.pop(may, due_until, round);
       if (t == nullptr) break;
       self.callback.store(t, order::relaxed);  // ordering: its own word, and the dump's
-      if (t->is_periodic) {
-        run_periodic(self, *t, due_until);
-      } else {
-        run_once(self, *t, due_until);
-      }
+      run(self, *t, due_until);
     }
-    with_.fibers.count_alive(-1);
+    with_.sched.fibers.count_alive(-1);
     lock_.lock();
     if (ending_.load() || idle_.size() >= idle_kept) {
       lock_.unlock();
       return;
     }
     idle_.push_back(self);
-    if (lacking_.exchange(0) != 0) with_.board.callbacks_added();
+    if (lacking_.exchange(0) != 0) with_.sched.board.callbacks_added();
     park(wait_reason::idle_runner, lock_);
     if (ending_.load()) return;
   }
 }
 
+// The deadline that is in force while the callback runs that is due at `deadline`. A
+// ticking one keeps its phase: it adds as many periods as put it after now.
+nanos runner_pool::deadline_after(const timer_record& t, nanos deadline) const noexcept {
+  if (!t.is_periodic) return runtime_timer::idle;
+  if (t.from_end) return runtime_timer::latest;
+  const nanos period = t.period.load();
+  const nanos late = std::max<nanos>(0, with_.sched.clock.now() - deadline);
+  nanos steps = 0;
+  if (__builtin_mul_overflow(period, 1 + late / period, &steps)) steps = never;
+  return std::min(saturating_add(deadline, steps), runtime_timer::latest);
+}
+
 // Counts the run before it tries the claim, so a caller that stops the timer, finds the
-// claim taken and then looks for runs sees the one that is coming.
-void runner_pool::run_once(fiber& self, timer_record& t, nanos due_until) {
+// claim taken and then looks for runs sees the one that is coming. The next deadline is
+// in force before the call, so stop() and reset() work in it.
+void runner_pool::run(fiber& self, timer_record& t, nanos due_until) {
   nanos deadline = t.when.load();
   // A later deadline has an entry of its own; a stopped timer has none.
   while (deadline > 0 && deadline <= due_until) {
+    const nanos next = deadline_after(t, deadline);
+    // The timer may have been stopped, and its last handle dropped, meanwhile.
     const auto begun = t.begin_run();
     if (begun == timer_record::begun::no) break;
     if (begun == timer_record::begun::after_lift) [[unlikely]]
@@ -112,56 +122,31 @@ void runner_pool::run_once(fiber& self, timer_record& t, nanos due_until) {
     {
       // The runner itself holds the program by now.
       const keepalive::change change(with_.kept_alive, t);
-      claimed = t.when.compare_exchange_strong(deadline, runtime_timer::idle);
+      if (t.is_periodic) with_.heap.draw_tie(t);
+      claimed = t.when.compare_exchange_strong(deadline, next);
     }
     if (claimed) {
       with_.owner.count(timer_event::fired);
+      if (t.is_periodic) with_.owner.count(timer_event::armed);
       call(self, t);
+      if (t.from_end) count_from_end(t);
     }
     with_.stops.end_run(t);
     if (claimed) break;
   }
   callback_is_over(self);
-  release_record(t);
+  if (t.is_periodic) {
+    with_.heap.refile_periodic(t);
+  } else {
+    release_record(t);
+  }
 }
 
-void runner_pool::run_periodic(fiber& self, timer_record& t, nanos due_until) {
-  nanos deadline = t.when.load();
-  while (deadline > 0 && deadline <= due_until) {
-    const nanos period = t.period.load();
-    nanos next = runtime_timer::latest;
-    if (!t.from_end) {
-      // Keeps the phase: adds as many periods as put the deadline after now.
-      const nanos late = std::max<nanos>(0, with_.clock.now() - deadline);
-      nanos steps = 0;
-      if (__builtin_mul_overflow(period, 1 + late / period, &steps)) steps = never;
-      next = std::min(saturating_add(deadline, steps), runtime_timer::latest);
-    }
-    // The timer may have been stopped, and its last handle dropped, meanwhile.
-    const auto begun = t.begin_run();
-    if (begun == timer_record::begun::no) break;
-    if (begun == timer_record::begun::after_lift) [[unlikely]]
-      with_.stops.note_run(self, t);
-    // The next deadline is in force before the call, so stop() and reset() work in it.
-    with_.heap.draw_tie(t);
-    const bool claimed = t.when.compare_exchange_strong(deadline, next);
-    if (claimed) {
-      with_.owner.count(timer_event::fired);
-      with_.owner.count(timer_event::armed);
-      call(self, t);
-      if (t.from_end) {
-        nanos expected = runtime_timer::latest;
-        if (t.when.load() == expected) with_.heap.draw_tie(t);
-        t.when.compare_exchange_strong(
-            expected,
-            std::min(saturating_add(with_.clock.now(), t.period.load()), runtime_timer::latest));
-      }
-    }
-    with_.stops.end_run(t);
-    if (claimed) break;
-  }
-  callback_is_over(self);
-  with_.heap.refile_periodic(t);
+void runner_pool::count_from_end(timer_record& t) noexcept {
+  nanos expected = runtime_timer::latest;
+  if (t.when.load() == expected) with_.heap.draw_tie(t);
+  const nanos next = saturating_add(with_.sched.clock.now(), t.period.load());
+  t.when.compare_exchange_strong(expected, std::min(next, runtime_timer::latest));
 }
 
 // Without on_unhandled an uncaught exception ends the program where it was thrown:
@@ -170,7 +155,7 @@ void runner_pool::run_periodic(fiber& self, timer_record& t, nanos due_until) {
 void runner_pool::call(fiber& self, timer_record& t) {
   self.identity.file = t.made_at.file;
   self.identity.line = t.made_at.line;
-  with_.board.cover_owed();
+  with_.sched.board.cover_owed();
   worker& here = *current_worker();
   here.keep_no_longer();
   here.new_stretch();
@@ -188,9 +173,9 @@ void runner_pool::call_open(fiber& self, timer_record& t) {
   } catch (const stopped&) {
   } catch (const cancelled& e) {
     // Not rethrown: run_open() would judge it again, perhaps after a shutdown has begun.
-    if (!with_.state.ends_silently(self, e)) report_finally(self, std::current_exception());
+    if (!with_.sched.state.ends_silently(self, e)) report_finally(self, std::current_exception());
   } catch (const deadlock& e) {
-    if (!with_.state.ends_silently(e)) report_finally(self, std::current_exception());
+    if (!with_.sched.state.ends_silently(e)) report_finally(self, std::current_exception());
   }
 }
 

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "base/spinlock.hpp"
-#include "sched/run/run_end.hpp"
+#include "sched/run_core.hpp"
 #include "timer/callback_queue.hpp"
 #include "timer/heap_keeper.hpp"
 #include "timer/keepalive.hpp"
@@ -23,11 +23,7 @@ class runner_pool {
  public:
   // The parts that a runner calls.
   struct neighbours {
-    const clock_source& clock;
-    const run_state& state;
-    run_end& end;
-    fiber_registry& fibers;
-    timer_board& board;
+    run_core& sched;
     timer_owner& owner;
     keepalive& kept_alive;
     stop_waiters& stops;
@@ -38,7 +34,7 @@ class runner_pool {
   explicit runner_pool(const neighbours& with) noexcept : with_(with) {}
 
   // Makes the first runner of a run. Throws as make_fiber does.
-  void open(scheduler& sched);
+  void open();
   void abort_open() noexcept;  // none was entered
   void end() noexcept;
 
@@ -46,7 +42,7 @@ class runner_pool {
   // sleeps.
   bool has_work() const noexcept {
     // seq_cst: IA1 of idle.hpp.
-    return with_.board.callbacks_waiting.load() != 0 && !lacks_stack() &&
+    return with_.sched.board.callbacks_waiting.load() != 0 && !lacks_stack() &&
            startable() != callback_queue::those::none;
   }
 
@@ -61,20 +57,21 @@ class runner_pool {
   // A worker on which room comes free looks afterwards, and so does the one in take().
   bool lacks_stack() const noexcept {
     const std::size_t bytes = lacking_.load();
-    return bytes != 0 && !with_.fibers.has_stack_room(bytes);
+    return bytes != 0 && !with_.sched.fibers.has_stack_room(bytes);
   }
 
   callback_queue::those startable() const noexcept {
-    if (!with_.state.stopping()) return callback_queue::those::all;
-    return with_.end.handlers_are_awaited() ? callback_queue::those::handlers
-                                            : callback_queue::those::none;
+    if (!with_.sched.state.stopping()) return callback_queue::those::all;
+    return with_.sched.end.handlers_are_awaited() ? callback_queue::those::handlers
+                                                  : callback_queue::those::none;
   }
 
-  fiber& make_runner(scheduler& sched);
+  fiber& make_runner();
+  nanos deadline_after(const timer_record& t, nanos deadline) const noexcept;
+  void count_from_end(timer_record& t) noexcept;
   // These let through only exceptions that no catch (...) may stop: see call().
   void body();
-  void run_once(fiber& self, timer_record& t, nanos due_until);
-  void run_periodic(fiber& self, timer_record& t, nanos due_until);
+  void run(fiber& self, timer_record& t, nanos due_until);
   void call(fiber& self, timer_record& t);
   void call_open(fiber& self, timer_record& t);
   void call_reporting(fiber& self, timer_record& t) noexcept;

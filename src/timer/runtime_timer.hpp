@@ -34,6 +34,7 @@
 
 namespace VIGIL_DETAIL {
 
+struct fire_again;  // timer_fiber.hpp
 class timer_service;
 
 // The action of a timer that fires; nothing else ever runs on the timer fiber.
@@ -56,21 +57,10 @@ class runtime_timer {
   static constexpr nanos held = std::numeric_limits<nanos>::min();
   static constexpr nanos latest = never - 1;  // the key of a timer that never comes due
 
-  // Lets a send function have its timer fire again, without the room or the wake-up that
-  // an arming needs.
-  class refire {
-   public:
-    // True if the timer was pending all the same.
-    virtual bool at(nanos deadline) noexcept = 0;
-
-   protected:
-    ~refire() = default;
-  };
-
-  // A function of the channel layer. Called on the timer fiber with the
-  // deadline that has come, or with `never` when the runtime ends; must not
-  // wait, allocate, or call user code.
-  using send_function = void (*)(void* argument, nanos when, refire& again) noexcept;
+  // A function of the channel layer. Called on the timer fiber with the deadline that has
+  // come, or with `never` and a null `again` when the runtime ends; must not wait,
+  // allocate, or call user code.
+  using send_function = void (*)(void* argument, nanos when, fire_again* again) noexcept;
 
   runtime_timer(timer_kind k,
                 timer_service& s,

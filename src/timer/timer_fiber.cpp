@@ -18,45 +18,34 @@ struct timer_fiber::batch {
   std::size_t held = 0;  // periodic timers, which keep their slot
 };
 
-// Uses the slot that the timer's entry has just left, which is still set aside (HK3).
-class timer_fiber::fire_again final : public runtime_timer::refire {
- public:
-  fire_again(timer_fiber& of, runtime_timer& t, batch& b) noexcept
-      : of_(of), timer_(t), batch_(b) {}
-
-  bool at(nanos deadline) noexcept override {
-    deadline = runtime_timer::clamp_deadline(deadline);
-    of_.with_.heap.draw_tie(timer_);
-    const bool was_pending = timer_.when.exchange(deadline) > 0;
-    if (!was_pending) of_.with_.owner.count(timer_event::armed);
-    of_.with_.heap.share_wakeup(timer_, deadline);
-    nanos key = 0;
-    if (timer_.file(deadline, key)) {
-      batch_.again[batch_.again_count++] = heap_keeper::entry_for(timer_, key);
-    }
-    return was_pending;
+bool fire_again::at(nanos deadline) noexcept {
+  const timer_fiber::neighbours& with = of.with_;
+  deadline = runtime_timer::clamp_deadline(deadline);
+  with.heap.draw_tie(timer);
+  const bool was_pending = timer.when.exchange(deadline) > 0;
+  if (!was_pending) with.owner.count(timer_event::armed);
+  with.heap.share_wakeup(timer, deadline);
+  nanos key = 0;
+  if (timer.file(deadline, key)) {
+    into.again[into.again_count++] = heap_keeper::entry_for(timer, key);
   }
+  return was_pending;
+}
 
- private:
-  timer_fiber& of_;
-  runtime_timer& timer_;
-  batch& batch_;
-};
-
-void timer_fiber::open(scheduler& sched) {
+void timer_fiber::open() {
   ending_.store(false);
-  with_.board.parked_timer_fiber.store(
-      &make_system_fiber<&timer_fiber::body>(sched, "timer fiber", fiber_role::timer, *this));
+  with_.sched.board.parked_timer_fiber.store(
+      &make_system_fiber<&timer_fiber::body>(with_.sched, "timer fiber", fiber_role::timer, *this));
 }
 
 void timer_fiber::abort_open() noexcept {
-  retire_system_fiber(*with_.board.parked_timer_fiber.exchange(nullptr));
+  retire_system_fiber(*with_.sched.board.parked_timer_fiber.exchange(nullptr));
 }
 
 void timer_fiber::end() noexcept {
   // Parked, or about to park on another worker.
   fiber* self = nullptr;
-  while ((self = with_.board.parked_timer_fiber.exchange(nullptr)) == nullptr)
+  while ((self = with_.sched.board.parked_timer_fiber.exchange(nullptr)) == nullptr)
     std::this_thread::yield();
   ending_.store(true);  // only now: no worker can enter it any more
   self->sched->make_runnable(*self);
@@ -68,10 +57,10 @@ void timer_fiber::body() noexcept {
     if (ending_.load()) return;
     bool more = false;
     for (std::size_t i = 0; i < batches_per_turn; ++i) {
-      more = fire_due(with_.clock.now(), i == 0);
+      more = fire_due(with_.sched.clock.now(), i == 0);
       if (!more) break;
     }
-    const nanos next = with_.board.next_deadline.load();
+    const nanos next = with_.sched.board.next_deadline.load();
     const wait_reason reason = next == never ? wait_reason::timer_empty : wait_reason::timer_note;
     // ordering: present_wait; published by fiber::has_left().
     self.present.reason.store(reason, order::relaxed);
@@ -102,7 +91,7 @@ bool timer_fiber::fire_due(nanos now, bool is_first) noexcept {
   if (b.callback_count != 0) with_.callbacks.push_due(b.callbacks, b.callback_count, now);
   if (b.again_count != 0) with_.heap.put_back(b.again, b.again_count);
   slots_given_up_ = n - b.again_count - b.held;
-  return n == batch_size || with_.board.next_deadline.load() <= now;
+  return n == batch_size || with_.sched.board.next_deadline.load() <= now;
 }
 
 void timer_fiber::surface(const heap_entry& e, nanos now, batch& b) noexcept {
@@ -150,8 +139,8 @@ void timer_fiber::surface(const heap_entry& e, nanos now, batch& b) noexcept {
         nanos expected = deadline;
         if (!t.when.compare_exchange_strong(expected, runtime_timer::idle)) continue;
         note_fired(timer_kind::send_time, now - deadline);
-        fire_again again(*this, t, b);
-        t.send.function(t.send.argument, deadline, again);
+        fire_again again{*this, t, b};
+        t.send.function(t.send.argument, deadline, &again);
         release_record(t);
         return;
       }

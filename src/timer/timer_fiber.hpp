@@ -15,8 +15,7 @@ class timer_fiber {
  public:
   // The parts that it calls.
   struct neighbours {
-    const clock_source& clock;
-    timer_board& board;
+    scheduler& sched;
     timer_owner& owner;
     heap_keeper& heap;
     callback_queue& callbacks;
@@ -25,7 +24,7 @@ class timer_fiber {
   explicit timer_fiber(const neighbours& with) noexcept : with_(with) {}
 
   // Makes the fiber for a run. Throws as make_fiber does.
-  void open(scheduler& sched);
+  void open();
   void abort_open() noexcept;  // it was never entered
   void end() noexcept;
 
@@ -37,7 +36,7 @@ class timer_fiber {
  private:
   // Due timers that fire together.
   struct batch;
-  class fire_again;
+  friend struct fire_again;
   static constexpr std::size_t batch_size = 64;
   static constexpr std::size_t batches_per_turn = 8;
 
@@ -53,6 +52,17 @@ class timer_fiber {
   std::size_t slots_given_up_ = 0;  // passed to the next take_due()
   delay_counters late_;
   own_counter saved_;  // wake-ups, by options::wakeups_per_second
+};
+
+// Lets a send function have its timer fire again, without the room or the wake-up that an
+// arming needs: in the slot that its entry has just left, which is still set aside (HK3).
+struct fire_again {
+  // True if the timer was pending all the same.
+  bool at(nanos deadline) noexcept;
+
+  timer_fiber& of;
+  runtime_timer& timer;
+  timer_fiber::batch& into;
 };
 
 }  // namespace VIGIL_DETAIL

@@ -27,11 +27,6 @@ spare_services& spares() {
   return made;
 }
 
-class nothing_more final : public runtime_timer::refire {
- public:
-  bool at(nanos) noexcept override { return false; }
-};
-
 }  // namespace
 
 // --- life cycle: begin(); for each run open(), discard_callbacks(), end_fibers(); end()
@@ -64,9 +59,9 @@ timer_service& timer_service::begin(scheduler& owner) {
 }
 
 void timer_service::open() {
-  parts_->firing.open(*sched());
+  parts_->firing.open();
   try {
-    parts_->runners.open(*sched());
+    parts_->runners.open();
   } catch (...) {
     parts_->firing.abort_open();
     throw;
@@ -114,8 +109,7 @@ void timer_service::discard_callbacks() noexcept {
       if (t.kind == timer_kind::go_func) {
         discard(static_cast<timer_record&>(t));
       } else if (stop(t) && t.kind == timer_kind::send_time) {
-        nothing_more last;
-        t.send.function(t.send.argument, never, last);
+        t.send.function(t.send.argument, never, nullptr);
       }
       release_record(t);
     }
@@ -152,7 +146,10 @@ timer_service& current_service(const char* call, const char* advice) {
 void timer_service::arm(waiter& w, ticket t, nanos deadline) {
   worker& here = *current_worker();
   runtime_timer* record = w.timer;
-  if (record == nullptr) w.timer = record = make_wait_record(*this, generation(), w);
+  if (record == nullptr) {
+    w.timer = record = make_plain_record(timer_kind::fiber_ready, *this, generation());
+    record->wait.waiter = &w;
+  }
   record->wait.ticket = t;
   parts_->heap.arm(*here.intake, *record, deadline, true);
 }

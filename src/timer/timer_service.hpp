@@ -70,7 +70,9 @@ class timer_service final : public timer_seam {
   // Makes a timer that hands the time to the channel layer; the caller owns its
   // reference. `run` is the generation of the timer's runtime.
   runtime_timer* make_send(runtime_timer::send_function f, void* argument, std::uint32_t run) {
-    return make_send_record(*this, run, f, argument);
+    runtime_timer* const t = make_plain_record(timer_kind::send_time, *this, run);
+    t->send = {f, argument};
+    return t;
   }
 
   timer_record* make_record(callback&& f, nanos period, bool from_end, const site& from) {
@@ -181,21 +183,13 @@ class timer_service final : public timer_seam {
     parts(scheduler& sched, timer_owner& owner, keepalive& kept_alive, stop_waiters& stops)
         : heap(sched, owner),
           callbacks(sched.board),
-          runners({.clock = sched.clock,
-                   .state = sched.state,
-                   .end = run_of(sched).end,
-                   .fibers = sched.fibers,
-                   .board = sched.board,
+          runners({.sched = run_of(sched),
                    .owner = owner,
                    .kept_alive = kept_alive,
                    .stops = stops,
                    .heap = heap,
                    .callbacks = callbacks}),
-          firing({.clock = sched.clock,
-                  .board = sched.board,
-                  .owner = owner,
-                  .heap = heap,
-                  .callbacks = callbacks}) {}
+          firing({.sched = sched, .owner = owner, .heap = heap, .callbacks = callbacks}) {}
 
     heap_keeper heap;
     callback_queue callbacks;

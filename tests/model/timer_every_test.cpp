@@ -120,7 +120,7 @@ TEST_CASE("claim: a dead duplicate does not take a periodic timer from its runne
       // Fires right after the old entry, on the timer fiber.
       auto& service = static_cast<timer_service&>(vigil::detail::current_scheduler()->timers());
       auto* const after = service.make_send(
-          [](void* flag, nanos, runtime_timer::refire&) noexcept {
+          [](void* flag, nanos, vigil::detail::fire_again*) noexcept {
             static_cast<std::atomic<bool>*>(flag)->store(true);
           },
           &surfaced,

@@ -132,7 +132,7 @@ class stamp {
   }
 
  private:
-  static void fired(void* self, nanos, runtime_timer::refire&) noexcept {
+  static void fired(void* self, nanos, vigil::detail::fire_again*) noexcept {
     auto& s = *static_cast<stamp*>(self);
     s.at_.store(model::now());
   }

@@ -56,11 +56,11 @@ class pair_of_bells {
     return s.make_send(f, this, s.generation());
   }
 
-  static void first_rings(void* self, nanos, runtime_timer::refire&) noexcept {
+  static void first_rings(void* self, nanos, vigil::detail::fire_again*) noexcept {
     static_cast<pair_of_bells*>(self)->add(1);
   }
 
-  static void second_rings(void* self, nanos, runtime_timer::refire&) noexcept {
+  static void second_rings(void* self, nanos, vigil::detail::fire_again*) noexcept {
     static_cast<pair_of_bells*>(self)->add(2);
   }
 

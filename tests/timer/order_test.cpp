@@ -111,7 +111,7 @@ class bells {
     runtime_timer* timer;
   };
 
-  static void ring(void* self, vigil::detail::nanos, runtime_timer::refire&) noexcept {
+  static void ring(void* self, vigil::detail::nanos, vigil::detail::fire_again*) noexcept {
     auto& b = *static_cast<one*>(self);
     bells& of = *b.of;
     of.rung_[static_cast<std::size_t>(of.rung_count_.load())] = b.number;

@@ -127,9 +127,7 @@ TEST_SUITE("send_time") {
     std::vector<vigil::detail::nanos> values;
     std::string fiber;
 
-    static void take(void* self,
-                     vigil::detail::nanos when,
-                     vigil::detail::runtime_timer::refire&) noexcept {
+    static void take(void* self, vigil::detail::nanos when, vigil::detail::fire_again*) noexcept {
       auto& r = *static_cast<received*>(self);
       r.values.push_back(when);
       r.fiber = vigil::this_fiber::name();
