@@ -61,11 +61,11 @@ bool group_core::take_now(const char* call) {
   queued_waiter w;
   self.open(w);
   for_place_.push_back(w);
-  const outcome result =
-      self.wait(w.ticket, {wait_reason::group_place, &made_at_}, lock_, [&]() noexcept {
-        const lock_guard guard(lock_);
-        if (w.hook.linked) for_place_.remove(w);
-      });
+  lock_.unlock();
+  const outcome result = self.wait(w.ticket, {wait_reason::group_place, &made_at_}, [&]() noexcept {
+    const lock_guard guard(lock_);
+    if (w.hook.linked) for_place_.remove(w);
+  });
   if (result != outcome::value) {
     if (result == outcome::stopped) self.throw_if_ended(result);
     // As if the context had been done before the call.
@@ -206,11 +206,12 @@ bool group_core::wait_now(const wait_limit& limit,
     queued_waiter w;
     self.open(w);
     for_end_.push_back(w);
+    lock_.unlock();
     const auto leave = [&]() noexcept {
       const lock_guard guard(lock_);
       if (w.hook.linked) for_end_.remove(w);
     };
-    const outcome result = self.wait(w.ticket, {wait_reason::group, &made_at_}, lock_, leave);
+    const outcome result = self.wait(w.ticket, {wait_reason::group, &made_at_}, leave);
     if (result == outcome::value) continue;  // GR5
     self.throw_if_ended(result);
     return false;
@@ -237,7 +238,8 @@ void group_core::join() noexcept {
   queued_waiter w;
   self.open(w);
   for_end_.push_back(w);
-  self.wait(w.ticket, {wait_reason::group, &made_at_}, lock_);
+  lock_.unlock();
+  self.wait(w.ticket, {wait_reason::group, &made_at_});
 }
 
 // Caller: nothing starts any more.

@@ -219,12 +219,13 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
     throw;
   }
   self.open(own);  // no thread sees the case before the lock is released
+  c.lock.unlock();
   const auto leave = [&]() noexcept {
     const lock_guard guard(c.lock);
     d == direction::send ? c.leave_senders(own) : c.leave_receivers(own);
   };
   const auto reason = d == direction::send ? wait_reason::send : wait_reason::recv;
-  const outcome result = self.wait(own.ticket, {reason, &c}, c.lock, leave);
+  const outcome result = self.wait(own.ticket, {reason, &c}, leave);
   if (own.has_won) return own.status;
   self.throw_if_ended(result);
   return channel_status::timeout;

@@ -159,7 +159,8 @@ void timeout_core::await_run(timeout_node& n, bool gone) noexcept {
     timeout_run::waiting mine;
     caller.open(mine);
     r->waiters.push_back(mine);
-    caller.wait(mine.ticket, wait_reason::on_expire, lock);
+    lock.unlock();
+    caller.wait(mine.ticket, wait_reason::on_expire);
   }
 }
 
@@ -184,7 +185,8 @@ void timeout_core::end_closed() noexcept {
     caller.open(mine);
     r->waiters.push_back(mine);
     lock_.unlock();
-    caller.wait(mine.ticket, wait_reason::on_expire, held);
+    held.unlock();
+    caller.wait(mine.ticket, wait_reason::on_expire);
   }
   if (function != nullptr) drop_function(function);  // TL5
   timer_->release();

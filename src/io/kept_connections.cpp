@@ -258,11 +258,12 @@ kept_connections::part::connection* kept_connections::part::next_ready()
       return c;
     }
     self.open(starter);
-    const outcome result =
-        self.wait(starter.ticket, vigil::detail::wait_reason::connections, lock, [this] {
-          const lock_guard guard(lock);
-          starter = {};
-        });
+    const auto opened = starter.ticket;
+    lock.unlock();
+    const outcome result = self.wait(opened, vigil::detail::wait_reason::connections, [this] {
+      const lock_guard guard(lock);
+      starter = {};
+    });
     self.throw_if_ended(result);
   }
 }

@@ -61,9 +61,10 @@ ending wait_once(operation& o, const wait_limit& limit) VIGIL_NO_THREAD_SAFETY_A
   vigil::detail::open_wait own;
   self.open(own);
   o.waiting = &own;
+  o.lock.unlock();
   ending result = ending::completed;
   try {
-    result = ending_of(self.wait(own.ticket, {vigil::detail::wait_reason::io, o.object}, o.lock));
+    result = ending_of(self.wait(own.ticket, {vigil::detail::wait_reason::io, o.object}));
   } catch (const std::bad_alloc&) {
     // No memory for a timer; a limit that is already over does not need one.
     result = limit.is_over() ? ending::cut : ending::no_memory;
@@ -85,7 +86,8 @@ void wait_for_handler(operation& o) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
     vigil::detail::open_wait own;
     self.open(own);
     o.waiting = &own;
-    self.wait(own.ticket, {vigil::detail::wait_reason::io, o.object}, o.lock);
+    o.lock.unlock();
+    self.wait(own.ticket, {vigil::detail::wait_reason::io, o.object});
   }
 }
 

@@ -132,7 +132,8 @@ outcome wait_once(readiness& r,
   vigil::detail::open_wait own;
   self.open(own);
   r.waiting = &own;
-  return self.wait(own.ticket, {vigil::detail::wait_reason::io, object}, r.lock, [&r] {
+  r.lock.unlock();
+  return self.wait(own.ticket, {vigil::detail::wait_reason::io, object}, [&r] {
     const lock_guard guard(r.lock);
     r.waiting = nullptr;
   });

@@ -208,7 +208,8 @@ task_join_end wait_as_task_joiner(task_core& t, caller& self) {
   open_wait own;
   self.open(own);
   t.joiner = &own;
-  const outcome result = self.wait(own.ticket, {wait_reason::join, &t}, lock, [&]() noexcept {
+  lock.unlock();
+  const outcome result = self.wait(own.ticket, {wait_reason::join, &t}, [&]() noexcept {
     const lock_guard guard(lock);
     if (!t.has_ended.load()) t.joiner = nullptr;
   });

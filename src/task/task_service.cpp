@@ -176,7 +176,8 @@ void task_service::body() {
     --spare_;
     if (all_.empty() || idle_.size() >= idle_kept) break;
     idle_.push_back(own.self);
-    park(wait_reason::idle_runner, lock_);
+    lock_.unlock();
+    park(wait_reason::idle_runner);
     lock_.lock();
     give_time();
   }

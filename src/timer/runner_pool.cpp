@@ -47,9 +47,15 @@ void runner_pool::end() noexcept {
 
 fiber* runner_pool::take() noexcept {
   if (!with_.callbacks.has_one(startable())) return nullptr;
+  fiber* idle = nullptr;
   {
     const lock_guard guard(lock_);
-    if (fiber* const f = idle_.pop_front()) return f;
+    idle = idle_.pop_front();
+  }
+  if (idle != nullptr) {
+    // Pairs with PK1 in worker::after(): it queues a runner that has not parked yet.
+    const auto before = idle->park_state.exchange(park_word::notified, order::acq_rel);
+    return before == park_word::parked ? idle : nullptr;
   }
   std::size_t lacking = SIZE_MAX;
   try {
@@ -88,7 +94,8 @@ void runner_pool::body() {
     }
     idle_.push_back(self);
     if (lacking_.exchange(0) != 0) with_.sched.board.callbacks_added();
-    park(wait_reason::idle_runner, lock_);
+    lock_.unlock();
+    park(wait_reason::idle_runner);
     if (ending_.load()) return;
   }
 }

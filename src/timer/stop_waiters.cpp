@@ -149,7 +149,8 @@ bool stop_waiters::wait(timer_record& t, const wait_limit& limit, const char* ca
     return prevented;
   }
   entries_.push_back(mine);
-  const outcome result = self.wait(mine.ticket, wait_reason::stop_and_wait, lock_, [&] {
+  lock_.unlock();
+  const outcome result = self.wait(mine.ticket, wait_reason::stop_and_wait, [&] {
     const lock_guard guard(lock_);
     if (mine.hook.linked) entries_.remove(mine);
   });

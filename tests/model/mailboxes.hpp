@@ -31,8 +31,8 @@ using vigil::detail::ticket;
 using vigil::detail::wait_reason;
 using vigil::detail::waiter;
 
-// One value for one fiber, built on park and ready as the library's own waits are: the
-// lock is passed to park().
+// One value for one fiber, built on park and ready as the library's own waits are: it
+// unlocks, and then parks.
 class mailbox {
  public:
   int take() {
@@ -43,7 +43,8 @@ class mailbox {
       const ticket t = self.open();
       taker_ = &self.self();
       its_ticket_ = t;
-      const outcome how = self.wait(t, wait_reason::join, lock_);
+      lock_.unlock();
+      const outcome how = self.wait(t, wait_reason::join);
       if (how == outcome::stopped) {
         take_out(self.self());
         self.throw_if_ended(how);

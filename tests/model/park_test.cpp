@@ -62,7 +62,7 @@ TEST_CASE("park: a plain thread joins a fiber that ends") {
       also::unbounded);
 }
 
-TEST_CASE("park: a fiber parks with a lock, and the next owner of the lock readies it") {
+TEST_CASE("park: a fiber unlocks and parks, and the next owner of the lock readies it") {
   prove("park: take here, put by the other worker", [] {
     gate g;
     vigil::run(workers(2), [&] {

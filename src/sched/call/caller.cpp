@@ -43,21 +43,12 @@ void caller::refuse(const char* call) const {
   throw_stopped(*fiber_);
 }
 
-ticket caller::open_on_thread() noexcept {
-  process_check_fork("a wait");
-  thread_->sleep.clear();
-  return thread_->self.open(false);
-}
-
-outcome caller::wait(ticket t, awaited what, spinlock& held) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  if (fiber_ != nullptr) return detail::wait(*fiber_, t, what, kept_.limit, stoppable_, held);
-  held.unlock();
-  return sleep(t, what.reason);
-}
-
 outcome caller::wait(ticket t, awaited what) {
   if (fiber_ != nullptr) return detail::wait(*fiber_, t, what, kept_.limit, stoppable_);
-  return sleep(t, what.reason);
+  process_check_fork("a wait");
+  const outcome ended = sleep(t, what.reason);
+  thread_->sleep.clear();  // for the next wait: no wake is to come
+  return ended;
 }
 
 // The thread that claims the ticket wakes the note, once; so if a claim beats the

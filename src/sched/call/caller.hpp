@@ -3,7 +3,7 @@
 // shutdown's own fibers goes through one.
 //
 //   if (self.may_not_wait()) { unlock; self.refuse(...); }
-//   queue the cases; t = self.open(); result = self.wait(t, why); unlink them
+//   t = self.open(); become findable; unlock; result = self.wait(t, why); unlink
 //   self.throw_if_ended(result)
 #pragma once
 
@@ -52,9 +52,7 @@ class caller {
 
   waiter& self() noexcept { return fiber_ != nullptr ? fiber_->self : thread_->self; }
 
-  ticket open() noexcept {
-    return fiber_ != nullptr ? fiber_->self.open(stoppable_, for_lock_) : open_on_thread();
-  }
+  ticket open() noexcept { return self().open(stoppable_, for_lock_); }
 
   ticket open(open_wait& w) noexcept {
     w.waiter = &self();
@@ -63,18 +61,16 @@ class caller {
 
   // Waits until the ticket is claimed or the limit comes: then the outcome is `timeout`,
   // or `cancelled`. Throws std::bad_alloc if the deadline cannot be armed; the wait is
-  // over then. `held` is released in every case.
-  VIGIL_FOR_IO outcome wait(ticket t, awaited what, spinlock& held) VIGIL_RELEASE(held);
-  outcome wait(ticket t, awaited what);
+  // over then.
+  VIGIL_FOR_IO outcome wait(ticket t, awaited what);
 
-  // The same. leave() undoes, under that lock, what made the wait findable. It is called
-  // unless the outcome is `value` or `closed`, and if this throws.
+  // The same. leave() undoes what made the wait findable. It is called unless the outcome
+  // is `value` or `closed`, and if this throws.
   template <class Leave>
-  outcome wait(ticket t, awaited what, spinlock& held, Leave leave)
-      VIGIL_RELEASE(held) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  outcome wait(ticket t, awaited what, Leave leave) {
     outcome result = outcome::open;
     try {
-      result = wait(t, what, held);
+      result = wait(t, what);
     } catch (...) {
       leave();
       throw;
@@ -103,7 +99,6 @@ class caller {
   VIGIL_FOR_IO caller(const wait_limit& limit, mode m, const worker* on) noexcept;
 
   VIGIL_FOR_IO bool must_stop() const noexcept;
-  VIGIL_FOR_IO ticket open_on_thread() noexcept;
   outcome sleep(ticket t, wait_reason reason) noexcept;
   outcome sleep_alone(ticket t, nanos deadline) noexcept;
   outcome sleep_without_runtime(ticket t, nanos deadline) noexcept;

@@ -122,11 +122,11 @@ join_end wait_as_joiner(fiber_core& core, detail::caller& self) {
   self.open(own);
   core.joining.joiner = &own;
   core.joining.is_joined.store(true, detail::order::relaxed);  // ordering: in is_joined()
-  const outcome result =
-      self.wait(own.ticket, {wait_reason::join, &core}, core.joining.lock, [&]() noexcept {
-        const lock_guard guard(core.joining.lock);
-        take_out(core);
-      });
+  core.joining.lock.unlock();
+  const outcome result = self.wait(own.ticket, {wait_reason::join, &core}, [&]() noexcept {
+    const lock_guard guard(core.joining.lock);
+    take_out(core);
+  });
   if (result == outcome::value) return join_end::ended;
   self.throw_if_ended(result);
   return join_end::limit;

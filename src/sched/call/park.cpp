@@ -14,39 +14,29 @@ namespace VIGIL_DETAIL {
 
 namespace {
 
-void park_on(fiber& self, awaited what, spinlock* lock) noexcept {
+void park_on(fiber& self, awaited what) noexcept {
   about_to_leave(self, what.reason);
   // ordering: present_wait; published by fiber::has_left().
   self.present.object.store(what.object, order::relaxed);
   self.present.reason.store(what.reason, order::relaxed);
-  current_worker()->leave_to(after_switch::park, lock);
+  current_worker()->leave_to(after_switch::park);
   self.present.reason.store(wait_reason::none, order::relaxed);  // ordering: as above
 }
 
 // Parks with an entry under a node. A function of its own, so that the frames of other
 // waits have no room for the entry.
-[[gnu::noinline]] void park_cancellable(fiber& self,
-                                        ticket t,
-                                        awaited what,
-                                        cancel_node& node,
-                                        spinlock* lock) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+[[gnu::noinline]] void park_cancellable(fiber& self, ticket t, awaited what, cancel_node& node) {
   queued_waiter entry(open_wait{&self.self, t});
-  if (!node.begin_wait(entry)) {
-    if (lock != nullptr) lock->unlock();
-    return;
-  }
+  if (!node.begin_wait(entry)) return;
   self.present.ends_with.store(&node.made_at, order::relaxed);  // ordering: present_wait
-  park_on(self, what, lock);
+  park_on(self, what);
   self.present.ends_with.store(nullptr, order::relaxed);  // ordering: as above
   node.end_wait(entry);
 }
 
-outcome wait_within(fiber& self,
-                    ticket t,
-                    awaited what,
-                    const wait_limit& limit,
-                    bool stoppable,
-                    spinlock* lock) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+}  // namespace
+
+outcome wait(fiber& self, ticket t, awaited what, const wait_limit& limit, bool stoppable) {
   scheduler& sched = *self.sched;
   waiter& w = self.self;
   // The clock is read before the deadline is made, and exactly: an older reading would
@@ -62,23 +52,20 @@ outcome wait_within(fiber& self,
       sched.timers().arm(w, t, deadline);
     } catch (...) {
       self.present.until.store(never, order::relaxed);  // ordering: present_wait
-      if (w.claim(t, outcome::cancelled)) {
-        if (lock != nullptr) lock->unlock();
-        throw;
-      }
+      if (w.claim(t, outcome::cancelled)) throw;
       // The wait has just been ended: it needs no deadline any more.
-      park_on(self, what, lock);
+      park_on(self, what);
       return w.outcome();
     }
   }
   // The stop's flag is set before it looks for an open ticket; the ticket was
   // opened before this look. One of the two sees the other.
-  if (stoppable && sched.state.must_stop(self) && w.claim(t, outcome::stopped)) {
-    if (lock != nullptr) lock->unlock();
-  } else if (limit.cancelled_by == nullptr) {
-    park_on(self, what, lock);
-  } else {
-    park_cancellable(self, t, what, *limit.cancelled_by, lock);
+  if (!stoppable || !sched.state.must_stop(self) || !w.claim(t, outcome::stopped)) {
+    if (limit.cancelled_by == nullptr) {
+      park_on(self, what);
+    } else {
+      park_cancellable(self, t, what, *limit.cancelled_by);
+    }
   }
   const outcome ended = w.outcome();
   if (timed) {
@@ -87,8 +74,6 @@ outcome wait_within(fiber& self,
   }
   return ended;
 }
-
-}  // namespace
 
 void check_may_park(const fiber& self) noexcept {
   if (self.guards.no_parks != 0) {
@@ -101,11 +86,7 @@ void check_may_park(const fiber& self) noexcept {
 }
 
 void park(awaited what) noexcept {
-  park_on(*current_fiber(), what, nullptr);
-}
-
-void park(awaited what, spinlock& lock) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  park_on(*current_fiber(), what, &lock);
+  park_on(*current_fiber(), what);
 }
 
 void ready(fiber& f, turn when) noexcept {
@@ -113,19 +94,6 @@ void ready(fiber& f, turn when) noexcept {
   if (f.park_state.exchange(park_word::notified, order::acq_rel) == park_word::parked) {
     f.sched->make_runnable(f, when);
   }
-}
-
-outcome wait(fiber& self, ticket t, awaited what, const wait_limit& limit, bool stoppable) {
-  return wait_within(self, t, what, limit, stoppable, nullptr);
-}
-
-outcome wait(fiber& self,
-             ticket t,
-             awaited what,
-             const wait_limit& limit,
-             bool stoppable,
-             spinlock& lock) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  return wait_within(self, t, what, limit, stoppable, &lock);
 }
 
 namespace {

@@ -4,29 +4,26 @@
 // its stack. A thread that finds it in between would start it a second time, on a stack
 // that is still in use.
 //
-// The rule, in two halves. The fiber does not release the lock of the place where it is
-// found. It hands the lock to park(), and the worker, or the fiber that it hands over to,
-// releases the lock after the switch:
+// The rule. Only the next stack, which the worker or the fiber that it hands over to is
+// on, says that the fiber has left its own:
 //
-//   fiber's stack    lock; list.push(self); park(lock)
+//   fiber's stack    lock; list.push(self); unlock     <- from here others find it
+//                    park
 //   another stack    PK1 park_state: running -> parked
-//                    PK2 unlock                <- from here others find it
-//                    PK3 other work            <- the fiber is not touched
+//                    PK2 other work                    <- the fiber is not touched
 //
-// A timer or a stop needs no lock to find the fiber, and may come before PK1. ready()
-// then finds `running` and leaves `notified`; PK1 finds that and makes the fiber runnable
-// itself. So exactly one of PK1 and ready() queues it.
+// A thread that finds the fiber before PK1 calls ready(), which then finds `running` and
+// leaves `notified`; PK1 finds that and makes the fiber runnable itself. So exactly one
+// of PK1 and ready() queues it. No lock is held across the switch.
 //
 // caller    park() on a fiber; ready() from any thread, once for each park,
 //           by the thread that claimed the waiter's ticket (waiter.hpp).
-// commit    PK1 and PK2 run off the fiber's stack; they do not allocate, throw
-//           or park.
+// commit    PK1 runs off the fiber's stack; it does not allocate, throw or park.
 // ordering  ready() releases and the worker acquires, through park_state or
 //           the queue: what was written before ready() is visible after park().
 #pragma once
 
 #include "base/nanos.hpp"
-#include "base/spinlock.hpp"
 #include "sched/fiber/fiber.hpp"
 #include "sched/wait/cancel_tree.hpp"
 #include "sched/wait/waiter.hpp"
@@ -36,10 +33,8 @@
 
 namespace VIGIL_DETAIL {
 
-// Leaves the stack until ready(). The overload without a lock is for a fiber that is
-// found without one.
+// Leaves the stack until ready().
 void park(awaited what) noexcept;
-void park(awaited what, spinlock& lock) noexcept VIGIL_RELEASE(lock);
 
 // Makes f runnable. On a worker of its runtime f goes next there, or behind the others;
 // on any other thread, into the injection queue.
@@ -50,14 +45,11 @@ VIGIL_FOR_IO void check_may_park(const fiber& self) noexcept;
 
 // Waits with an open ticket, and a waiter that others can find already: arms the
 // deadline, parks, disarms, and returns how the wait ended. If it ended by neither value
-// nor closed, the caller unlinks the waiter. The lock, if any, is released in every case,
-// even when this throws std::bad_alloc (then the wait is over, and the caller unlinks).
+// nor closed, the caller unlinks the waiter; so it does when this throws std::bad_alloc,
+// and then the wait is over. Caller: holds no lock.
 // Caller: keeps the limit's node; passes stoppable = false under a shield, while
 // unwinding, and in a joining destructor.
 outcome wait(fiber& self, ticket t, awaited what, const wait_limit& limit, bool stoppable);
-outcome wait(
-    fiber& self, ticket t, awaited what, const wait_limit& limit, bool stoppable, spinlock& lock)
-    VIGIL_RELEASE(lock);
 
 // Called after a wait that a stop has ended.
 [[noreturn]] VIGIL_FOR_IO void throw_stopped(fiber& self);

@@ -210,8 +210,10 @@ outcome run_end::wait_for_end(fiber& self, end_wait awaited, nanos deadline) noe
     lock_.unlock();
   } else {
     const wait_reason reason = for_all ? wait_reason::all_done : wait_reason::shutdown;
+    const ticket opened = ticket_;
+    lock_.unlock();
     try {
-      result = wait(self, ticket_, reason, detail::until(deadline), for_all, lock_);
+      result = wait(self, opened, reason, detail::until(deadline), for_all);
     } catch (const std::bad_alloc&) {
       result = outcome::cancelled;
     }

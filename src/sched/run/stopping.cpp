@@ -331,8 +331,9 @@ run_end::kept run_end::wait_as(deadline_fiber& role,
   role.ticket = t;
   outcome result = outcome::timeout;
   bool has_waited = true;
+  lock_.unlock();
   try {
-    result = wait(self, t, wait_reason::shutdown, detail::until(until), false, lock_);
+    result = wait(self, t, wait_reason::shutdown, detail::until(until), false);
   } catch (const std::bad_alloc&) {
     has_waited = false;  // no memory for the deadline: it counts as passed
   }

@@ -261,8 +261,8 @@ void worker::enter(fiber& f) noexcept {
   after(last);
 }
 
-void worker::leave_to(after_switch step, spinlock* lock) noexcept {
-  leave_for(step == after_switch::park ? pick_directly() : nullptr, step, lock);
+void worker::leave_to(after_switch step) noexcept {
+  leave_for(step == after_switch::park ? pick_directly() : nullptr, step);
 }
 
 void worker::yield() noexcept {
@@ -275,14 +275,13 @@ void worker::yield() noexcept {
       return;
     }
   }
-  leave_for(next, after_switch::yield, nullptr);
+  leave_for(next, after_switch::yield);
 }
 
 // Leaves for `next`, or for the worker, which looks for one.
-inline void worker::leave_for(fiber* next, after_switch step, spinlock* lock) noexcept {
+inline void worker::leave_for(fiber* next, after_switch step) noexcept {
   fiber& self = *current;
   after_ = step;
-  after_lock_ = lock;
   if (next == nullptr) {
     leave(self.side);
   } else {
@@ -315,7 +314,6 @@ void worker::arrived() noexcept {
 
 // Does what the fiber asked for, now that it is off its stack.
 void worker::after(fiber& f) noexcept {
-  spinlock* const lock = std::exchange(after_lock_, nullptr);
   const after_switch step = std::exchange(after_, after_switch::nothing);
   switch (step) {
     case after_switch::nothing:
@@ -326,8 +324,7 @@ void worker::after(fiber& f) noexcept {
       // PK1. Pairs with the exchange in ready().
       const bool parked = f.park_state.compare_exchange_strong(
           expected, park_word::parked, order::acq_rel, order::acquire);
-      if (lock != nullptr) lock->unlock();  // PK2; if parked, f may be gone by now
-      if (!parked) sched.make_runnable(f);
+      if (!parked) sched.make_runnable(f);  // if parked, f may be gone by now
       break;
     }
     case after_switch::yield:

@@ -15,7 +15,6 @@
 #include "base/intrusive_list.hpp"
 #include "base/random.hpp"
 #include "base/record_pool.hpp"
-#include "base/spinlock.hpp"
 #include "machine/stack.hpp"
 #include "machine/switch.hpp"
 #include "sched/fiber/fiber.hpp"
@@ -54,7 +53,7 @@ class worker {
   void run() noexcept;
 
   // --- from fibers on this worker
-  void leave_to(after_switch step, spinlock* lock = nullptr) noexcept;
+  void leave_to(after_switch step) noexcept;
   [[noreturn]] void leave_for_ever_to_end() noexcept;
   // Called on a fiber's stack, as the first thing after each switch to it.
   static void arrived() noexcept;
@@ -167,13 +166,12 @@ class worker {
   void about_to_run(fiber& f) noexcept;
   void stop_looking() noexcept;
 
-  void leave_for(fiber* next, after_switch step, spinlock* lock) noexcept;
+  void leave_for(fiber* next, after_switch step) noexcept;
   void after(fiber& f) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS;
 
   thread_side* side_ = nullptr;  // on the stack of run()
   fiber* left_ = nullptr;        // handed over, and waits for arrived()
   after_switch after_ = after_switch::nothing;
-  spinlock* after_lock_ = nullptr;
 
   const bool lone_;                              // the only worker: nobody steals from it
   const std::unique_ptr<seeded_order> by_seed_;  // on virtual time
