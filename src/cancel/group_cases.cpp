@@ -34,16 +34,7 @@ void group_core::finish_results(bool is_whole) {
 template <class Case, group_core::waiting_list group_core::*queue>
 struct group_core::any_case {
   static constexpr case_table table() noexcept {
-    return {wait_reason::group,
-            0,
-            look,
-            lock,
-            poll,
-            enqueue,
-            keep_nothing,
-            keep_nothing,
-            Case::end,
-            retract};
+    return {wait_reason::group, 0, look, lock, poll, enqueue, retract, Case::end};
   }
 
   static group_core& of(const select_case& c) noexcept {

@@ -16,14 +16,6 @@ namespace VIGIL_DETAIL {
 
 namespace {
 
-class plain_channel final : public channel_core {
- public:
-  using channel_core::channel_core;
-
- private:
-  ~plain_channel() override = default;
-};
-
 void move_value(const element_ops& ops, void* to, void* from) noexcept {
   if (ops.move != nullptr) {
     ops.move(to, from);
@@ -78,10 +70,7 @@ std::byte* channel_core::slot(std::size_t i) const noexcept {
 
 queued_case* channel_core::claim_first(case_queue& queue) noexcept {
   while (queued_case* const c = queue.pop_front()) {
-    if (c->claim(outcome::value)) {
-      c->status = channel_status::ok;
-      return c;
-    }
+    if (c->claim(outcome::value)) return c;
   }
   return nullptr;
 }
@@ -128,23 +117,22 @@ attempt channel_core::recv_now(void* into) noexcept {
   return {closed_ ? channel_status::closed : channel_status::not_ready};
 }
 
-void channel_core::wait_to_send(queued_case& c) noexcept {
-  senders_.push_back(c);
+bool channel_core::enqueue(direction d, queued_case& c) {
+  const bool is_first = d == direction::recv && receivers_.empty();
+  try {
+    if (is_first && source != nullptr) source->somebody_waits();
+  } catch (const runtime_gone&) {
+    return false;
+  }
+  (d == direction::send ? senders_ : receivers_).push_back(c);
+  return true;
 }
 
-void channel_core::wait_to_recv(queued_case& c) {
-  if (source != nullptr && receivers_.empty()) source->somebody_waits();
-  receivers_.push_back(c);
-}
-
-void channel_core::leave_senders(queued_case& c) noexcept {
-  if (c.hook.linked) senders_.remove(c);
-}
-
-void channel_core::leave_receivers(queued_case& c) noexcept {
+void channel_core::dequeue(direction d, queued_case& c) noexcept {
   if (!c.hook.linked) return;
-  receivers_.remove(c);
-  if (source != nullptr && receivers_.empty()) source->nobody_waits();
+  (d == direction::send ? senders_ : receivers_).remove(c);
+  const bool was_last = d == direction::recv && receivers_.empty();
+  if (was_last && source != nullptr) source->nobody_waits();
 }
 
 bool channel_core::close() noexcept {
@@ -158,11 +146,7 @@ bool channel_core::close() noexcept {
 }
 
 void channel_core::dismiss_all() noexcept {
-  const auto claim = [](queued_case& c) {
-    if (!c.claim(outcome::closed)) return false;
-    c.status = channel_status::closed;
-    return true;
-  };
+  const auto claim = [](queued_case& c) { return c.claim(outcome::closed); };
   for (bool more = true; more;) {
     wake_list claimed;
     {
@@ -184,12 +168,6 @@ std::size_t channel_core::size() const noexcept {
 
 namespace {
 
-enum class direction : std::uint8_t { send, recv };
-
-attempt try_now(channel_core& c, direction d, void* value) noexcept VIGIL_REQUIRES(c.lock) {
-  return d == direction::send ? c.send_now(value) : c.recv_now(value);
-}
-
 channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lock) {
   c.lock.unlock();
   if (done.peer != nullptr) done.peer->deliver();
@@ -201,6 +179,14 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
                                                direction d,
                                                void* value,
                                                const wait_limit& limit) VIGIL_RELEASE(c.lock) {
+  if (limit.is_timed()) {  // reads the clock, so not under the lock: another look follows
+    c.lock.unlock();
+    const bool over = limit.is_over();
+    c.lock.lock();
+    attempt done = c.try_now(d, value);
+    if (over && done.status == channel_status::not_ready) done.status = channel_status::timeout;
+    if (done.status != channel_status::not_ready) return finish(c, done);
+  }
   caller self(limit);
   if (self.may_not_wait()) {
     c.lock.unlock();
@@ -210,46 +196,20 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
   queued_case own;
   own.value = value;
   try {
-    d == direction::send ? c.wait_to_send(own) : c.wait_to_recv(own);
-  } catch (const runtime_gone&) {
-    c.lock.unlock();
-    return channel_status::closed;
+    if (!c.enqueue(d, own)) return finish(c, {channel_status::closed});
   } catch (...) {
     c.lock.unlock();
     throw;
   }
   self.open(own);  // no thread sees the case before the lock is released
   c.lock.unlock();
-  const auto leave = [&]() noexcept {
-    const lock_guard guard(c.lock);
-    d == direction::send ? c.leave_senders(own) : c.leave_receivers(own);
-  };
   const auto reason = d == direction::send ? wait_reason::send : wait_reason::recv;
-  const outcome result = self.wait(own.ticket, {reason, &c}, leave);
-  if (own.has_won) return own.status;
+  const outcome result = self.wait(own.ticket, {reason, &c}, [&]() noexcept {
+    const lock_guard guard(c.lock);
+    c.dequeue(d, own);
+  });
+  if (own.has_won) return own.ended_with();
   self.throw_if_ended(result);
-  return channel_status::timeout;
-}
-
-// The same, unless the time is over. The clock is read only if nothing is ready, and not
-// under the lock: so another look follows.
-[[gnu::noinline]] channel_status wait_in_time(channel_core& c,
-                                              direction d,
-                                              void* value,
-                                              const wait_limit& limit)
-    VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  bool over = false;
-  if (limit.is_relative()) {
-    over = limit.is_over();
-  } else {
-    c.lock.unlock();
-    over = limit.is_over();
-    c.lock.lock();
-    const attempt done = try_now(c, d, value);
-    if (done.status != channel_status::not_ready) return finish(c, done);
-  }
-  if (!over) return wait_for_peer(c, d, value, limit);
-  c.lock.unlock();
   return channel_status::timeout;
 }
 
@@ -259,9 +219,9 @@ channel_status operate_now(channel_core* c, direction d, void* value, const wait
     return detail::wait_on_nothing(
         d == direction::send ? wait_reason::send_nil : wait_reason::recv_nil, limit);
   c->lock.lock();
-  const attempt done = try_now(*c, d, value);
+  const attempt done = c->try_now(d, value);
   if (done.status != channel_status::not_ready) return finish(*c, done);
-  return limit.is_timed() ? wait_in_time(*c, d, value, limit) : wait_for_peer(*c, d, value, limit);
+  return wait_for_peer(*c, d, value, limit);
 }
 
 // Gives way first. The caller's handle may be gone afterwards.
@@ -280,13 +240,13 @@ channel_status operate(channel_core* c, direction d, void* value, const wait_lim
   return operate_now(c, d, value, limit);
 }
 
+}  // namespace
+
 channel_status try_operate(channel_core* c, direction d, void* value) noexcept {
   if (c == nullptr) return channel_status::not_ready;
   c->lock.lock();
-  return finish(*c, try_now(*c, d, value));
+  return finish(*c, c->try_now(d, value));
 }
-
-}  // namespace
 
 channel_status send(channel_core* c, void* value, const wait_limit& limit) {
   return operate(c, direction::send, value, limit);
@@ -307,7 +267,7 @@ channel_status try_recv(channel_core* c, void* into) noexcept {
 // --- handles
 
 channel_core* make_channel(const element_ops& ops, std::size_t capacity, const site& from) {
-  return new plain_channel(ops, capacity, from);
+  return new channel_core(ops, capacity, from);
 }
 
 void retain(channel_core* c) noexcept {

@@ -43,8 +43,14 @@ using vigil::channel_status;
 
 struct queued_case : queued_waiter {
   void* value = nullptr;  // to move from, or room to move into
-  channel_status status = channel_status::not_ready;
+
+  // Caller: the owner, whose wait the channel has ended.
+  channel_status ended_with() const noexcept {
+    return waiter->outcome() == outcome::closed ? channel_status::closed : channel_status::ok;
+  }
 };
+
+enum class direction : std::uint8_t { send, recv };
 
 using case_queue = far_list<queued_case>;
 
@@ -88,16 +94,16 @@ class channel_core {
   channel_core& operator=(const channel_core&) = delete;
 
   // --- the steps of an operation; caller: holds the lock
-  // These act at once or not at all: ok, closed or not_ready.
-  attempt send_now(void* value) noexcept VIGIL_REQUIRES(lock);
-  attempt recv_now(void* into) noexcept VIGIL_REQUIRES(lock);
-  // These queue a case whose other fields are set. wait_to_recv() throws as
-  // timed_source::somebody_waits() does.
-  void wait_to_send(queued_case& c) noexcept VIGIL_REQUIRES(lock);
-  void wait_to_recv(queued_case& c) VIGIL_REQUIRES(lock);
-  // These unlink a case if it is still queued.
-  void leave_senders(queued_case& c) noexcept VIGIL_REQUIRES(lock);
-  void leave_receivers(queued_case& c) noexcept VIGIL_REQUIRES(lock);
+  // Acts at once or not at all: ok, closed or not_ready.
+  attempt try_now(direction d, void* value) noexcept VIGIL_REQUIRES(lock) {
+    return d == direction::send ? send_now(value) : recv_now(value);
+  }
+
+  // Queues a case whose value is set. False if the source has just ended: the channel is
+  // closed now. Throws std::bad_alloc.
+  bool enqueue(direction d, queued_case& c) VIGIL_REQUIRES(lock);
+  // Unlinks a case if it is still queued.
+  void dequeue(direction d, queued_case& c) noexcept VIGIL_REQUIRES(lock);
 
   // Closes the channel and ends all waits. False if it was closed already.
   bool close() noexcept VIGIL_EXCLUDES(lock);
@@ -136,6 +142,8 @@ class channel_core {
   virtual ~channel_core();
 
  private:
+  attempt send_now(void* value) noexcept VIGIL_REQUIRES(lock);
+  attempt recv_now(void* into) noexcept VIGIL_REQUIRES(lock);
   friend void release(channel_core*) noexcept;
   friend struct debug_layout;
   friend struct object_view;
@@ -155,5 +163,7 @@ class channel_core {
   case_queue receivers_ VIGIL_GUARDED_BY(lock);
   case_queue senders_ VIGIL_GUARDED_BY(lock);
 };
+
+channel_status try_operate(channel_core* c, direction d, void* value) noexcept;
 
 }  // namespace VIGIL_DETAIL

@@ -1,5 +1,3 @@
-#include "chan/select_core.hpp"
-
 #include "chan/channel_core.hpp"
 #include "chan/selecting.hpp"
 #include "sched/call/caller.hpp"
@@ -12,32 +10,15 @@ namespace {
 
 constexpr std::size_t none = selecting::none;
 
-// The fiber or thread that calls select().
-class calling_owner final : public select_owner {
- public:
-  explicit calling_owner(caller& self) noexcept : self_(self) {}
-
-  bool may_not_wait() const noexcept override { return self_.may_not_wait(); }
-
-  waiter& self() noexcept override { return self_.self(); }
-
-  ticket open() noexcept override { return self_.open(); }
-
-  [[noreturn]] void refuse() override { self_.refuse("select"); }
-
- private:
-  caller& self_;
-};
-
 std::size_t one_round(selecting& s, const shown_select& all) {
   s.begin_round();
   caller self(s.round_limit());
-  calling_owner owner(self);
-  const std::size_t taken = s.take_or_queue(owner);
+  const std::size_t taken = s.take_or_queue(self.as_owner());
+  if (taken == selecting::refused) self.refuse("select");
   if (taken != none) return taken;
   outcome result = outcome::open;
   try {
-    result = self.wait(s.open_ticket(), {wait_reason::select, &all});
+    result = self.wait(s.open_ticket(), s.awaits(all));
   } catch (...) {
     s.take_back();
     throw;
@@ -48,24 +29,16 @@ std::size_t one_round(selecting& s, const shown_select& all) {
   return s.ends_early() ? selecting::again : s.timed();
 }
 
-std::size_t queue_and_wait(selecting& s, const shown_select& all) {
-  for (;;) {
-    const std::size_t taken = one_round(s, all);
-    if (taken != selecting::again) return taken;
-  }
-}
-
 [[gnu::noinline]] std::size_t select_among(select_case* const* cases,
                                            std::size_t count,
                                            choice mode) {
   selecting s(cases, count, mode);
   const std::size_t ready = s.look_at_each();
   if (ready != none) return ready;
-  if (s.waits_for_something()) return queue_and_wait(s, {cases, count});
-  if (s.otherwise() != none) return s.otherwise();
-  const bool timed = s.timed() != none;
-  wait_on_nothing(timed ? wait_reason::select : wait_reason::select_none, s.limit());
-  return s.timed();
+  for (;;) {
+    const std::size_t taken = one_round(s, {cases, count});
+    if (taken != selecting::again) return taken;
+  }
 }
 
 // If only one case may be ready, there is nothing to draw.

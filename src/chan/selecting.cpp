@@ -3,7 +3,7 @@
 #include "chan/channel_core.hpp"
 #include "sched/worker/scheduler.hpp"
 
-#include <vigil/error.hpp>
+#include <vigil/detail/typed_cases.hpp>
 
 #include <algorithm>
 #include <stdexcept>
@@ -35,13 +35,11 @@ bool is_near(const select_case& c) noexcept {
 }
 
 kept_cases::kept_cases(select_case* const* cases, std::size_t count) {
-  objects_.reserve(count);
   times_.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
     select_case& c = *cases[i];
-    if (c.type == select_case::kind::waits && c.object != nullptr) {
-      c.table->retain(c.object);
-      objects_.push_back({c.table, c.object});
+    if (c.type == select_case::kind::waits) {
+      channels_.push_back(keep_channel(c));
     } else if (c.type == select_case::kind::timed) {
       if (c.limit.cancelled_by != nullptr) retain(c.limit.cancelled_by);
       times_.push_back({&c, c.limit});
@@ -55,34 +53,19 @@ kept_cases::~kept_cases() {
     t.of->limit = t.given;
     if (t.given.cancelled_by != nullptr) release(t.given.cancelled_by);
   }
-  for (const kept_object& o : objects_)
-    o.table->release(o.object);
 }
 
 selecting::selecting(select_case* const* cases, std::size_t count, choice mode)
     : cases_(cases), mode_(mode) {
-  for (index_array* const a : {&near_, &order_, &locks_})
-    a->reserve(count);
+  order_.reserve(count);
+  locks_.reserve(count);
   sort_out(count);
+  shuffle();
 }
 
 selecting::~selecting() {
   for (const std::uint32_t i : begun_)
     if (const auto leave = cases_[i]->table->leave) leave(*cases_[i]);
-  let_objects_go();
-}
-
-void selecting::keep_objects() noexcept {
-  if (keeps_objects_) return;
-  for (const std::uint32_t i : order_)
-    cases_[i]->table->retain(cases_[i]->object);
-  keeps_objects_ = true;
-}
-
-void selecting::let_objects_go() noexcept {
-  if (!std::exchange(keeps_objects_, false)) return;
-  for (const std::uint32_t i : order_)
-    cases_[i]->table->release(cases_[i]->object);
 }
 
 void selecting::sort_out(std::size_t count) {
@@ -91,7 +74,6 @@ void selecting::sort_out(std::size_t count) {
     if (c.type == select_case::kind::waits) {
       if (c.object == nullptr) continue;
       order_.push_back(static_cast<std::uint32_t>(i));
-      if (is_near(c)) near_.push_back(static_cast<std::uint32_t>(i));
     } else if (c.type == select_case::kind::otherwise) {
       if (otherwise_ != none) {
         throw std::invalid_argument(
@@ -112,21 +94,20 @@ void selecting::sort_out(std::size_t count) {
   }
 }
 
-void selecting::shuffle(index_array& order) noexcept {
-  if (mode_ == choice::ordered || order.size() < 2) return;
+void selecting::shuffle() noexcept {
+  if (mode_ == choice::ordered || order_.size() < 2) return;
   random& dice = dice_of_caller();
-  for (auto n = static_cast<std::uint32_t>(order.size()); n > 1; --n)
-    std::swap(order[n - 1], order[dice.below(n)]);
+  for (auto n = static_cast<std::uint32_t>(order_.size()); n > 1; --n)
+    std::swap(order_[n - 1], order_[dice.below(n)]);
 }
 
 std::size_t selecting::look_at_each() noexcept {
-  shuffle(near_);
-  for (const std::uint32_t i : near_) {
+  for (const std::uint32_t i : order_) {
     // Only the first of ordered cases may be taken here: any other must be ready while
     // those before it are not, which only a look at one instant can tell.
     if (mode_ == choice::ordered && i != order_[0]) return none;
     select_case& c = *cases_[i];
-    if (c.table->look(c)) return i;
+    if (is_near(c) && c.table->look(c)) return i;
   }
   return none;
 }
@@ -148,6 +129,7 @@ void selecting::lock_all() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
       return lock_of(a) < lock_of(b);
     });
   }
+  if (locks_.empty()) return;
   const case_lock first = lock_of(locks_[0]);
   first.lock();
   for (case_lock last = first; const std::uint32_t i : locks_) {
@@ -167,12 +149,12 @@ void selecting::unlock_all() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
 // Queues all cases, with one ticket, and returns none. Or returns the case that became
 // ready meanwhile, which is taken then; nothing is queued then, nor if this throws.
 // Caller: holds all locks, so no thread sees the places before they are whole.
-std::size_t selecting::enqueue_all(select_owner& owner, wake_list& told) {
+std::size_t selecting::enqueue_all(const case_owner& owner, wake_list& told) {
   const auto take_back = [&](std::uint32_t queued) noexcept {
     // A case that leaves may let the next in its queue have its turn, which must not be
     // one of these: no claim of a ticket that was never open succeeds.
     for (std::uint32_t n = 0; n < queued; ++n)
-      detail::place_of(*cases_[order_[n]]) = open_wait{&owner.self()};
+      detail::place_of(*cases_[order_[n]]) = open_wait{&owner.self};
     for (std::uint32_t n = 0; n < queued; ++n)
       cases_[order_[n]]->table->retract(*cases_[order_[n]], told);
   };
@@ -186,7 +168,8 @@ std::size_t selecting::enqueue_all(select_owner& owner, wake_list& told) {
     take_back(n);
     return order_[n];
   }
-  const open_wait all{&owner.self(), owner.open()};
+  ticket_ = owner.self.open(owner.stoppable);
+  const open_wait all{&owner.self, ticket_};
   for (const std::uint32_t i : order_)
     detail::place_of(*cases_[i]) = all;
   return none;
@@ -204,6 +187,7 @@ void selecting::begin_round() {
   round_ends_ = never;
   for (const std::uint32_t i : order_) {
     select_case& c = *cases_[i];
+    if (!is_over_ && kept_.size() < order_.size()) kept_.push_back(keep_channel(c));
     if (c.table->begin == nullptr) continue;
     if (is_first) begun_.reserve(order_.size());
     round_ends_ = std::min(round_ends_, c.table->begin(c, !is_over_));
@@ -218,9 +202,8 @@ bool selecting::is_taken(std::size_t i) noexcept {
   return take == nullptr || take(*cases_[i]);
 }
 
-std::size_t selecting::take_or_queue(select_owner& owner) {
+std::size_t selecting::take_or_queue(const case_owner& owner) {
   wake_list told;
-  shuffle(order_);
   lock_all();
   std::size_t ready = look_at_all(told);
   if (ready != none) {
@@ -232,18 +215,12 @@ std::size_t selecting::take_or_queue(select_owner& owner) {
     unlock_all();
     return otherwise_ != none ? otherwise_ : timed_;
   }
-  if (owner.may_not_wait()) {
+  if (owner.may_not_wait) {
     unlock_all();
-    owner.refuse();
+    return refused;
   }
-  keep_objects();
   try {
     ready = enqueue_all(owner, told);
-  } catch (const runtime_gone&) {
-    // The runtime of a timer has just ended: its channel is closed now.
-    unlock_all();
-    told.deliver();
-    return again;
   } catch (...) {
     unlock_all();
     told.deliver();
@@ -259,24 +236,11 @@ std::size_t selecting::take_or_queue(select_owner& owner) {
 std::size_t selecting::take_back() noexcept {
   std::size_t winner = none;
   for (const std::uint32_t i : order_) {
-    if (!detail::place_of(*cases_[i]).has_won) continue;
-    winner = i;
-    break;
+    if (detail::take_back(*cases_[i])) winner = i;
   }
-  wake_list told;
-  for (const std::uint32_t i : order_) {
-    if (i == winner) continue;
-    const case_lock lock = lock_of(i);
-    lock.lock();
-    cases_[i]->table->retract(*cases_[i], told);
-    lock.unlock();
-  }
-  told.deliver();
   if (winner == none) return none;
-  const case_table& table = *cases_[winner]->table;
-  table.end(*cases_[winner]);
   // After a false alarm a case before this one may be ready as well by now.
-  if (mode_ == choice::ordered && table.take != nullptr) return again;
+  if (mode_ == choice::ordered && cases_[winner]->table->take != nullptr) return again;
   return is_taken(winner) ? winner : again;
 }
 

@@ -1,6 +1,6 @@
 #include "base/debug_layout.hpp"
 #include "chan/channel_core.hpp"
-#include "chan/select_core.hpp"
+#include "chan/selecting.hpp"
 #include "machine/left_frame.hpp"
 #include "machine/slab_table.hpp"
 #include "sched/wait/case_table.hpp"

@@ -4,7 +4,7 @@
 #include "base/object_names.hpp"
 #include "base/thread_annotations.hpp"
 #include "chan/channel_core.hpp"
-#include "chan/select_core.hpp"
+#include "chan/selecting.hpp"
 #include "sched/report/dump_writer.hpp"
 #include "sched/run/side_call.hpp"
 #include "sched/wait/case_table.hpp"

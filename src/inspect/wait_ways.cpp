@@ -1,6 +1,6 @@
 #include "inspect/wait_ways.hpp"
 
-#include "chan/select_core.hpp"
+#include "chan/selecting.hpp"
 #include "inspect/awaited_object.hpp"
 #include "sched/wait/case_table.hpp"
 

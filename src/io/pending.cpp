@@ -142,10 +142,8 @@ constexpr vigil::detail::case_table pending_case_table = {vigil::detail::wait_re
                                                           lock_of_result,
                                                           poll_result,
                                                           enqueue_result,
-                                                          vigil::detail::keep_nothing,
-                                                          vigil::detail::keep_nothing,
-                                                          end_result,
                                                           retract_result,
+                                                          end_result,
                                                           begin_result,
                                                           nullptr,
                                                           leave_result};

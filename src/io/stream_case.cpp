@@ -219,10 +219,8 @@ constexpr vigil::detail::case_table stream_case_table = {vigil::detail::wait_rea
                                                          lock_of_stream,
                                                          poll_stream,
                                                          enqueue_stream,
-                                                         vigil::detail::keep_nothing,
-                                                         vigil::detail::keep_nothing,
-                                                         vigil::detail::end_nothing,
                                                          retract_stream,
+                                                         vigil::detail::end_nothing,
                                                          begin_stream,
                                                          take_stream,
                                                          leave_stream};

@@ -7,7 +7,7 @@
 //     // Under the lock: lets it be queued; false: it was taken after all.
 //     static bool announce(core&, const select_case&, queued_wait&) noexcept;
 //     static queue_ref queue(core&) noexcept;
-//     static void left(core&, wake_list& claimed) noexcept;  // see wait_queued()
+//     static void left(core&, wake_list& claimed) noexcept;  // a wait has ended without a value
 //   };
 #pragma once
 
@@ -25,16 +25,7 @@ struct wait_case {
 
   // Nothing is left to do once the wait is over (WQ3).
   static constexpr case_table table(wait_reason reason) noexcept {
-    return {reason,
-            queue_offset<core>(),
-            look,
-            lock,
-            poll,
-            enqueue,
-            keep_nothing,
-            keep_nothing,
-            end_nothing,
-            retract};
+    return {reason, queue_offset<core>(), look, lock, poll, enqueue, retract};
   }
 
  private:

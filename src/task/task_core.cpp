@@ -369,9 +369,6 @@ constexpr case_table task_join_table = {wait_reason::join,
                                         lock_of_task,
                                         poll_task_join,
                                         enqueue_task_join,
-                                        keep_nothing,
-                                        keep_nothing,
-                                        end_nothing,
                                         retract_task_join};
 
 constexpr end_kind end_of_task = {

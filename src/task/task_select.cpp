@@ -8,26 +8,6 @@
 
 namespace VIGIL_DETAIL {
 
-namespace {
-
-class task_owner final : public select_owner {
- public:
-  explicit task_owner(task_core& t) noexcept : task_(t) {}
-
-  bool may_not_wait() const noexcept override { return task_.must_stop(); }
-
-  waiter& self() noexcept override { return task_.self; }
-
-  ticket open() noexcept override { return task_.self.open(true); }
-
-  [[noreturn]] void refuse() override { throw_task_stopped(task_); }
-
- private:
-  task_core& task_;
-};
-
-}  // namespace
-
 bool task_wait::begin(running_task& of,
                       std::coroutine_handle<> h,
                       select_case* const* cases,
@@ -54,10 +34,9 @@ bool task_wait::begin_select(task_core& t, std::coroutine_handle<> h, choice mod
     takes(taken);
     return false;
   }
-  if (!s.waits_for_something()) return begin_timed(t, h, s);
   if (!s.has_prepared_cases()) return begin_round(t, h);
-  select_->rounds = go_through_rounds(*this, t, h);
-  return begin_round(t, select_->rounds.coroutine());
+  select_->rounds = go_through_rounds(*this, t, h).coroutine;
+  return begin_round(t, select_->rounds);
 }
 
 void task_wait::takes(std::size_t index) noexcept {
@@ -65,27 +44,17 @@ void task_wait::takes(std::size_t index) noexcept {
   select_->taken = index;
 }
 
-// A select of which no case can come but by time.
-bool task_wait::begin_timed(task_core& t, std::coroutine_handle<> h, const selecting& s) {
-  if (s.otherwise() != selecting::none) {
-    takes(s.otherwise());
-    return false;
-  }
-  announcement waits(t, h);
-  const ticket opened = open_sleep(t, wait_reason::select);
-  return waits.stand(is_bounded(t, s.limit(), opened, nullptr));
-}
-
 // Begins a round of a select; those that have nothing to wait for follow one another.
 // False if one was the last.
 bool task_wait::begin_round(task_core& t, std::coroutine_handle<> h) {
   selecting& s = *select_->several;
-  task_owner owner(t);
-  show(t, wait_reason::select, &select_->shown);
+  const awaited what = s.awaits(select_->shown);
+  show(t, what.reason, what.object);
   for (;;) {
     s.begin_round();
     announcement waits(t, h);
-    const std::size_t taken = s.take_or_queue(owner);
+    const std::size_t taken = s.take_or_queue({t.self, t.must_stop(), true});
+    if (taken == selecting::refused) throw_task_stopped(t);
     if (taken == selecting::again) continue;
     if (taken != selecting::none) {
       takes(taken);
@@ -100,15 +69,11 @@ bool task_wait::begin_round(task_core& t, std::coroutine_handle<> h) {
 // Ends a round. True if it was the last one.
 bool task_wait::end_round(task_core& t, std::coroutine_handle<> h) noexcept {
   for (;;) {
-    const outcome ended = close();
+    select_->ended = close();
     const bool goes_on = state_ == state::taken
                              ? select_->taken == selecting::again
-                             : ended == outcome::timeout && select_->several->ends_early();
-    if (!goes_on) {
-      // As if the wait were open still, for end_several().
-      if (state_ != state::taken) state_ = state::open;
-      return true;
-    }
+                             : select_->ended == outcome::timeout && select_->several->ends_early();
+    if (!goes_on) return true;
     state_ = state::none;
     try {
       if (begin_round(t, h)) return false;
@@ -121,34 +86,26 @@ bool task_wait::end_round(task_core& t, std::coroutine_handle<> h) noexcept {
 }
 
 // Resumes the coroutine `h` after the last round.
-task_wait::round_loop task_wait::go_through_rounds(task_wait& w,
-                                                   task_core& t,
-                                                   std::coroutine_handle<> h) {
-  while (!w.end_round(t, w.select_->rounds.coroutine()))
+task_wait::own_coroutine task_wait::go_through_rounds(task_wait& w,
+                                                      task_core& t,
+                                                      std::coroutine_handle<> h) {
+  while (!w.end_round(t, w.select_->rounds))
     co_await std::suspend_always();
+  w.select_->rounds = {};
   t.next = h;
 }
 
 std::size_t task_wait::end_several() {
-  class at_end {
-   public:
-    explicit at_end(task_wait& w) noexcept : wait_(w) {}
+  struct at_end {
+    ~at_end() { wait.leave_cases(); }
 
-    ~at_end() { wait_.leave_cases(); }
-
-    at_end(const at_end&) = delete;
-    at_end& operator=(const at_end&) = delete;
-
-   private:
-    task_wait& wait_;
-  } const leaves(*this);
+    task_wait& wait;
+  } const leaves{*this};
 
   if (select_->error != nullptr) std::rethrow_exception(std::move(select_->error));
   if (state_ == state::open) {
-    // The last round has closed it, unless that was the first.
-    const bool is_closed = select_->rounds.coroutine() && !is_queued_;
-    const outcome ended = is_closed ? task_->self.outcome() : close();
-    if (state_ != state::taken) throw_if_ended(ended);
+    if (select_->ended == outcome::open) select_->ended = close();
+    if (state_ != state::taken) throw_if_ended(select_->ended);
   }
   return state_ == state::taken ? select_->taken : select_->several->timed();
 }

@@ -9,6 +9,7 @@
 
 #include "sched/wait/case_table.hpp"
 #include "sched/worker/turn_budget.hpp"
+#include "sync/case_wait.hpp"
 
 #include <vigil/error.hpp>
 
@@ -53,7 +54,7 @@ bool task_wait::look(select_case& c) noexcept {
 bool task_wait::begins_late(task_core& t, std::coroutine_handle<> h, select_case* c, choice mode) {
   std::coroutine_handle<> start;
   try {
-    start = begin_in_turn(*this, t, h, c, mode).coroutine();
+    start = begin_in_turn(*this, t, h, c, mode).coroutine;
   } catch (const std::bad_alloc&) {
     return is_select_ ? begin_select(t, h, mode) : begin_now(t, h, c);
   }
@@ -62,7 +63,7 @@ bool task_wait::begins_late(task_core& t, std::coroutine_handle<> h, select_case
   return true;
 }
 
-task_wait::late_start task_wait::begin_in_turn(
+task_wait::own_coroutine task_wait::begin_in_turn(
     task_wait& w, task_core& t, std::coroutine_handle<> h, select_case* c, choice mode) {
   bool begun = false;
   try {
@@ -123,44 +124,16 @@ ticket task_wait::open_sleep(task_core& t, wait_reason why) {
 }
 
 // False if the case was taken, or if the time is over.
-bool task_wait::queue_one(task_core& t, select_case& c, bool over, ticket& opened)
-    VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  wake_list told;
-  const case_lock lock = c.table->lock(c.object);
-  lock.lock();
-  const bool taken = c.table->poll(c, told);
-  if (taken || over) {
-    if (taken) state_ = state::taken;
-    lock.unlock();
-    told.deliver(turn::next);
-    return false;
-  }
-  if (t.must_stop()) {
-    lock.unlock();
-    throw_task_stopped(t);
-  }
-  try {
-    is_queued_ = c.table->enqueue(c);
-  } catch (const runtime_gone&) {
-    // The runtime of a timer has just ended: its channel is closed now.
-    lock.unlock();
-    return queue_one(t, c, over, opened);
-  } catch (...) {
-    lock.unlock();
-    t.service.sched().board.cover_owed();
-    throw;
-  }
-  if (is_queued_) {
-    c.table->retain(c.object);
-    state_ = state::open;
-    opened = t.self.open(true);
-    detail::place_of(c) = {&t.self, opened};
-    show(t, c.table->reason, static_cast<const std::byte*>(c.object) + c.table->shown_at);
-  } else {
-    state_ = state::taken;
-  }
-  lock.unlock();
-  return is_queued_;
+bool task_wait::queue_one(task_core& t, select_case& c, bool over, ticket& opened) {
+  const case_look found = take_or_queue(c, over, {t.self, t.must_stop(), true});
+  if (found == case_look::refused) throw_task_stopped(t);
+  if (found == case_look::taken) state_ = state::taken;
+  if (found != case_look::queued) return false;
+  is_queued_ = true;
+  state_ = state::open;
+  opened = detail::place_of(c).ticket;
+  show(t, c.table->reason, shown_of(c));
+  return true;
 }
 
 // Bounds the open wait by its limit, and looks for a stop. False if one of the two has
@@ -195,18 +168,7 @@ void task_wait::take_back(select_case* c) noexcept {
     if (select_->taken != selecting::none) state_ = state::taken;
     return;
   }
-  if (detail::place_of(*c).has_won) {
-    state_ = state::taken;
-    c->table->end(*c);
-  } else {
-    wake_list told;
-    const case_lock lock = c->table->lock(c->object);
-    lock.lock();
-    c->table->retract(*c, told);
-    lock.unlock();
-    told.deliver();
-  }
-  c->table->release(c->object);
+  if (detail::take_back(*c)) state_ = state::taken;
 }
 
 // Ends a wait that was open, and says how it ended; taken, if by a case.

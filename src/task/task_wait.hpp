@@ -2,7 +2,6 @@
 // a task waits is told in task_wait.cpp.
 #pragma once
 
-#include "chan/select_core.hpp"
 #include "chan/selecting.hpp"
 #include "sched/wait/cancel_tree.hpp"
 #include "sched/worker/scheduler.hpp"
@@ -19,64 +18,21 @@
 
 namespace VIGIL_DETAIL {
 
-// The coroutine that a task is resumed in while a select goes through rounds: only a
-// coroutine can be suspended again.
-class task_wait::round_loop {
+// A coroutine of the library's own, which a task is resumed in: to begin a wait after
+// others, or for the rounds of a select, since only a coroutine can be suspended again.
+// It frees itself at its end.
+class task_wait::own_coroutine {
  public:
   // A task_frame, so that debuggers find the coroutine that is resumed afterwards.
   struct promise_type : task_frame {
-    promise_type(task_wait&, task_core& t, std::coroutine_handle<> h) noexcept {
+    template <class... Others>
+    promise_type(task_wait&, task_core& t, std::coroutine_handle<> h, const Others&...) noexcept {
       task = &t;
       awaiting = h;
     }
 
-    round_loop get_return_object() noexcept {
-      return round_loop(std::coroutine_handle<promise_type>::from_promise(*this));
-    }
-
-    std::suspend_always initial_suspend() const noexcept { return {}; }
-
-    std::suspend_always final_suspend() const noexcept { return {}; }
-
-    void return_void() const noexcept {}
-
-    void unhandled_exception() const noexcept { std::terminate(); }
-  };
-
-  round_loop() noexcept = default;
-
-  explicit round_loop(std::coroutine_handle<promise_type> c) noexcept : coroutine_(c) {}
-
-  round_loop(round_loop&& other) noexcept : coroutine_(std::exchange(other.coroutine_, {})) {}
-
-  round_loop& operator=(round_loop&& other) noexcept {
-    std::swap(coroutine_, other.coroutine_);
-    return *this;
-  }
-
-  ~round_loop() {
-    if (coroutine_) coroutine_.destroy();
-  }
-
-  std::coroutine_handle<> coroutine() const noexcept { return coroutine_; }
-
- private:
-  std::coroutine_handle<promise_type> coroutine_;
-};
-
-// The coroutine in which a task begins a wait after others. It ends with that, and frees
-// itself.
-class task_wait::late_start {
- public:
-  struct promise_type : task_frame {
-    promise_type(
-        task_wait&, task_core& t, std::coroutine_handle<> h, select_case*, choice) noexcept {
-      task = &t;
-      awaiting = h;
-    }
-
-    late_start get_return_object() noexcept {
-      return late_start(std::coroutine_handle<promise_type>::from_promise(*this));
+    own_coroutine get_return_object() noexcept {
+      return {std::coroutine_handle<promise_type>::from_promise(*this)};
     }
 
     std::suspend_always initial_suspend() const noexcept { return {}; }
@@ -88,12 +44,7 @@ class task_wait::late_start {
     void unhandled_exception() const noexcept { std::terminate(); }
   };
 
-  explicit late_start(std::coroutine_handle<promise_type> c) noexcept : coroutine_(c) {}
-
-  std::coroutine_handle<> coroutine() const noexcept { return coroutine_; }
-
- private:
-  const std::coroutine_handle<promise_type> coroutine_;
+  std::coroutine_handle<> coroutine;
 };
 
 // A wait under a context.
@@ -106,13 +57,22 @@ struct task_wait::context_part {
 
 // A wait for several cases.
 struct task_wait::select_part {
+  select_part() = default;
+  select_part(const select_part&) = delete;
+  select_part& operator=(const select_part&) = delete;
+
+  ~select_part() {
+    if (rounds) rounds.destroy();  // it was not needed
+  }
+
   std::optional<selecting> several;
   std::optional<context_part> under;  // if its limit has a context
   std::unique_ptr<kept_cases> kept;   // until it begins, if that is late
   shown_select shown = {};
   std::size_t taken = selecting::none;
-  std::exception_ptr error;  // of a later round
-  round_loop rounds;
+  std::exception_ptr error;        // of a later round
+  outcome ended = outcome::open;   // how the last round has ended, if a coroutine went through them
+  std::coroutine_handle<> rounds;  // until they are over
 };
 
 // Shows the wait in dumps.

@@ -1,5 +1,5 @@
 // select: of all that could end it exactly one does, the others keep their values, and no
-// case is left in any queue (SE1, SE2 of select_core.hpp).
+// case is left in any queue (SE1, SE2 of selecting.hpp).
 //
 // The cases lie in a vigil::case_list, which is freed after the select: a case left in a
 // queue is a use of freed memory. A thread's select is select_ordered: its draw would

@@ -102,8 +102,7 @@ class VIGIL_API task_wait {
  private:
   struct context_part;
   struct select_part;
-  class round_loop;
-  class late_start;
+  class own_coroutine;
 
   // How far the wait has come. `late`: it begins after other tasks, since the count of
   // the turn has run out (src/sched/worker/turn_budget.hpp). `failed`: so it has begun,
@@ -128,15 +127,14 @@ class VIGIL_API task_wait {
   bool begin_now(task_core& t, std::coroutine_handle<> h, select_case* c);
   bool begin_select(task_core& t, std::coroutine_handle<> h, choice mode);
   bool begins_late(task_core& t, std::coroutine_handle<> h, select_case* c, choice mode);
-  static late_start begin_in_turn(
+  static own_coroutine begin_in_turn(
       task_wait& w, task_core& t, std::coroutine_handle<> h, select_case* c, choice mode);
   void fail() noexcept;
   [[noreturn]] void rethrow();
   bool end_open(select_case* c);
-  bool begin_timed(task_core& t, std::coroutine_handle<> h, const selecting& s);
   bool begin_round(task_core& t, std::coroutine_handle<> h);
   bool end_round(task_core& t, std::coroutine_handle<> h) noexcept;
-  static round_loop go_through_rounds(task_wait& w, task_core& t, std::coroutine_handle<> h);
+  static own_coroutine go_through_rounds(task_wait& w, task_core& t, std::coroutine_handle<> h);
 
   union {
     std::int64_t time_;         // until begin()

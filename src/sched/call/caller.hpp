@@ -9,6 +9,7 @@
 
 #include "base/nanos.hpp"
 #include "sched/call/park.hpp"
+#include "sched/wait/case_table.hpp"
 #include "sched/wait/note.hpp"
 
 #include <vigil/detail/config.hpp>
@@ -49,6 +50,8 @@ class caller {
   const wait_limit& limit() const noexcept { return kept_.limit; }
 
   bool is_fiber() const noexcept { return fiber_ != nullptr; }
+
+  case_owner as_owner() noexcept { return {self(), may_not_wait(), stoppable_, for_lock_}; }
 
   waiter& self() noexcept { return fiber_ != nullptr ? fiber_->self : thread_->self; }
 

@@ -213,16 +213,8 @@ void retract_join(select_case& c, wake_list&) noexcept VIGIL_NO_THREAD_SAFETY_AN
 }  // namespace
 
 // The handle keeps the fiber. A case that has won leaves is_joined set, as join() does.
-constexpr case_table join_case_table = {wait_reason::join,
-                                        0,
-                                        look_join,
-                                        lock_of_joining,
-                                        poll_join,
-                                        enqueue_join,
-                                        detail::keep_nothing,
-                                        detail::keep_nothing,
-                                        detail::end_nothing,
-                                        retract_join};
+constexpr case_table join_case_table = {
+    wait_reason::join, 0, look_join, lock_of_joining, poll_join, enqueue_join, retract_join};
 
 constexpr end_kind end_of_fiber = {
     &join_case_table,

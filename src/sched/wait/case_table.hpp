@@ -1,5 +1,5 @@
 // case_table: what a select does with one kind of case. Each layer has the tables of what
-// it can wait for; select itself (chan/select_core.hpp) knows none of them.
+// it can wait for; select itself (chan/selecting.hpp) knows none of them.
 //
 //   look              without the lock
 //   begin             without the lock, before each round
@@ -73,6 +73,9 @@ class case_lock {
   lock_rank rank_;
 };
 
+// For a case that the thread which ended the wait has left nothing to do.
+inline void end_nothing(select_case&) noexcept {}
+
 struct case_table {
   // For those who look inside: the wait as if it were for this case alone, whose
   // awaited::object lies this far behind the case's.
@@ -89,14 +92,10 @@ struct case_table {
   // released. Returns false if it has taken the case instead. Throws std::bad_alloc, with
   // nothing queued, and wrong_place for a case that may not wait.
   bool (*enqueue)(select_case& c);
-  // The object stays alive between these two (CH5).
-  void (*retain)(void* object) noexcept;
-  void (*release)(void* object) noexcept;
-  // After the wait, for the case that has won.
-  void (*end)(select_case& c) noexcept;
   // Under the lock: takes the case out if it is still queued.
   void (*retract)(select_case& c, wake_list& told) noexcept;
-
+  // Without the lock. After the wait, for the case that has won.
+  void (*end)(select_case& c) noexcept = end_nothing;
   // --- Without locks; nullptr where there is nothing to do.
   // Before each round. `waits`: the select waits if nothing is ready. Returns the time at
   // which the next round begins at the latest. Throws what the case throws.
@@ -105,6 +104,14 @@ struct case_table {
   bool (*take)(select_case& c) noexcept = nullptr;
   // Undoes begin().
   void (*leave)(select_case& c) noexcept = nullptr;
+};
+
+// The one that waits for cases, and how it opens the wait.
+struct case_owner {
+  waiter& self;
+  bool may_not_wait;
+  bool stoppable;
+  bool for_lock = false;
 };
 
 // The place of a case, which enqueue() makes.
@@ -119,10 +126,24 @@ Place& place_of(select_case& c) noexcept {
   return *std::launder(reinterpret_cast<Place*>(c.place));
 }
 
-// For an object that its owner keeps alive.
-inline void keep_nothing(void*) noexcept {}
+// Takes the place of a case back after the wait. True if it has ended the wait (CT3).
+inline bool take_back(select_case& c) noexcept {
+  if (place_of(c).has_won) {
+    c.table->end(c);
+    return true;
+  }
+  wake_list told;
+  const case_lock lock = c.table->lock(c.object);
+  lock.lock();
+  c.table->retract(c, told);
+  lock.unlock();
+  told.deliver();
+  return false;
+}
 
-// For a case that the thread which ended the wait has left nothing to do.
-inline void end_nothing(select_case&) noexcept {}
+// The object that those who look inside are shown.
+inline const void* shown_of(const select_case& c) noexcept {
+  return static_cast<const std::byte*>(c.object) + c.table->shown_at;
+}
 
 }  // namespace VIGIL_DETAIL
