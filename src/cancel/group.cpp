@@ -4,6 +4,7 @@
 #include "sched/call/caller.hpp"
 #include "sched/worker/scheduler.hpp"
 #include "sched/worker/turn_budget.hpp"
+#include "sync/case_wait.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/group.hpp>
@@ -186,35 +187,15 @@ bool group_core::wait(const wait_limit& limit, const char* call, bool last) {
                  [this, call, last](const wait_limit& l) { return wait_now(l, call, last); });
 }
 
-bool group_core::wait_now(const wait_limit& limit,
-                          const char* call,
-                          bool last) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  caller self(limit.absolute());  // for all laps
+bool group_core::wait_now(const wait_limit& limit, const char* call, bool last) {
+  const kept_limit kept(limit.absolute());  // for all laps
   for (;;) {
-    const bool over = self.limit().is_over();
-    lock_.lock();
-    if (taken_ == 0 || over) {
-      const bool ended = taken_ == 0;
-      if (ended && last) waited_for_ = true;  // GR5
-      lock_.unlock();
-      return ended;
-    }
-    if (self.may_not_wait()) {
-      lock_.unlock();
-      self.refuse(call);
-    }
-    queued_waiter w;
-    self.open(w);
-    for_end_.push_back(w);
-    lock_.unlock();
-    const auto leave = [&]() noexcept {
-      const lock_guard guard(lock_);
-      if (w.hook.linked) for_end_.remove(w);
-    };
-    const outcome result = self.wait(w.ticket, {wait_reason::group, &made_at_}, leave);
-    if (result == outcome::value) continue;  // GR5
-    self.throw_if_ended(result);
-    return false;
+    select_case end(ended_case_table, this);
+    if (!take_or_wait(end, kept.limit, call)) return false;
+    const lock_guard guard(lock_);
+    if (taken_ != 0) continue;  // GR5
+    waited_for_ = waited_for_ || last;
+    return true;
   }
 }
 
@@ -228,18 +209,10 @@ bool group_core::runs(const fiber* f) noexcept {
 
 // Nothing ends this wait but the end of the last fiber.
 void group_core::join() noexcept {
-  lock_.lock();
-  if (taken_ == 0) {
-    lock_.unlock();
-    return;
-  }
+  select_case end(ended_case_table, this);
+  if (end.table->look(end)) return;
   if (const fiber* const f = current_fiber()) check_may_park(*f);
-  caller self(caller::unstoppable);
-  queued_waiter w;
-  self.open(w);
-  for_end_.push_back(w);
-  lock_.unlock();
-  self.wait(w.ticket, {wait_reason::group, &made_at_});
+  wait_for_case(end, no_limit, "", caller::unstoppable);
 }
 
 // Caller: nothing starts any more.

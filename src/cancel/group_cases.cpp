@@ -73,6 +73,15 @@ struct group_core::end_case : any_case<end_case, &group_core::selects_for_end_> 
   static void end(select_case&) noexcept {}
 };
 
+// For wait(), which looks again.
+struct group_core::ended_case : any_case<ended_case, &group_core::for_end_> {
+  static bool take(group_core& g, select_case&) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+    return g.taken_ == 0;
+  }
+
+  static void end(select_case&) noexcept {}
+};
+
 // The case has the result as its `value`; nullptr: all have ended, and no result is left.
 struct group_core::next_case : any_case<next_case, &group_core::for_result_> {
   static bool take(group_core& g, select_case& c) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
@@ -84,6 +93,7 @@ struct group_core::next_case : any_case<next_case, &group_core::for_result_> {
 };
 
 constexpr case_table group_case_table = group_core::end_case::table();
+constexpr case_table ended_case_table = group_core::ended_case::table();
 constexpr case_table next_case_table = group_core::next_case::table();
 
 // --- what the templates call

@@ -22,6 +22,7 @@
 #include "base/lock_rank.hpp"
 #include "base/spinlock.hpp"
 #include "base/thread_annotations.hpp"
+#include "sched/wait/case_table.hpp"
 #include "sched/wait/waiter.hpp"
 #include "sched/wait/wake_list.hpp"
 
@@ -45,6 +46,7 @@ class group_core {
   struct any_case;
   struct end_case;
   struct next_case;
+  struct ended_case;
 
   group_core(cancellable c, std::size_t limit, const site& from)
       : made_at_(from),
@@ -102,5 +104,7 @@ class group_core {
   chain<done_result, &done_result::next_done> done_ VIGIL_GUARDED_BY(lock_);
   waiting_list for_result_ VIGIL_GUARDED_BY(lock_);
 };
+
+extern const case_table ended_case_table;
 
 }  // namespace VIGIL_DETAIL

@@ -36,9 +36,16 @@ bool wait(condition_core& c, const any_lock& lock, const wait_limit& limit) {
   const queue_ref all = detail::all_of(c.queue);
   queued_wait own;
   queue_guard guard(c.queue);
-  detail::queue_up(all, own, self, guard);
+  self.open(own);  // nobody sees the record before the guard is released
+  all.push_back(own);
+  guard.unlock();
+  const auto leave = [&]() noexcept {
+    guard.lock();
+    if (own.linked) all.remove(own);
+    guard.unlock();
+  };
   const auto wait_for_it = [&] {
-    return detail::wait_queued(all, own, self, wait_reason::condition, guard, changes_nothing);
+    return self.wait(own.ticket, {wait_reason::condition, &c.queue}, leave);
   };
   try {
     lock.unlock(lock.lock);
@@ -46,8 +53,7 @@ bool wait(condition_core& c, const any_lock& lock, const wait_limit& limit) {
     // As if wait() had not been called: a notification that has already come goes to the
     // next waiter.
     if (own.waiter->claim(own.ticket, outcome::cancelled)) {
-      guard.lock();
-      if (own.linked) all.remove(own);
+      leave();
     } else if (wait_for_it() == outcome::value) {
       notify_one(c);
     }

@@ -1,6 +1,7 @@
 // wait_group and latch: a count and the callers that wait until it is zero, both under
 // the queue's lock. The invariants stand in wait_queue.hpp.
 #include "sched/worker/turn_budget.hpp"
+#include "sync/case_wait.hpp"
 #include "sync/wait_case.hpp"
 #include "sync/wait_queue.hpp"
 
@@ -55,42 +56,6 @@ std::int64_t count_of(const counter_core& c) noexcept {
 
 namespace {
 
-// Not inlined: its frame is large, and a count that is zero needs none.
-[[gnu::noinline]] bool wait_for_zero(counter_core& c,
-                                     bool is_latch,
-                                     const wait_limit& limit,
-                                     queue_guard& guard) {
-  if (limit.is_over()) return false;
-  caller self(limit);
-  before_waiting(self, is_latch ? "latch::wait" : "wait_group::wait", guard);
-  queued_wait own;
-  return wait_in(detail::all_of(c.queue),
-                 own,
-                 self,
-                 is_latch ? wait_reason::latch : wait_reason::wait_group,
-                 guard,
-                 changes_nothing);
-}
-
-[[gnu::always_inline]] inline bool wait_now(counter_core& c,
-                                            bool is_latch,
-                                            const wait_limit& limit) {
-  queue_guard guard(c.queue);
-  return c.count == 0 || wait_for_zero(c, is_latch, limit, guard);
-}
-
-}  // namespace
-
-bool wait(counter_core& c, bool is_latch, const wait_limit& limit) {
-  if (spend_calls()) [[unlikely]] {
-    return detail::call_late(
-        limit, [&c, is_latch](const wait_limit& l) { return wait_now(c, is_latch, l); });
-  }
-  return wait_now(c, is_latch, limit);
-}
-
-namespace {
-
 struct zero_wait {
   using core = counter_core;
   static constexpr bool takes_under_lock = true;
@@ -108,5 +73,12 @@ struct zero_wait {
 
 constexpr case_table wait_group_case_table = wait_case<zero_wait>::table(wait_reason::wait_group);
 constexpr case_table latch_case_table = wait_case<zero_wait>::table(wait_reason::latch);
+
+bool wait(counter_core& c, bool is_latch, const wait_limit& limit) {
+  return in_turn(limit, [&c, is_latch](const wait_limit& l) {
+    select_case one(is_latch ? latch_case_table : wait_group_case_table, &c);
+    return take_or_wait(one, l, is_latch ? "latch::wait" : "wait_group::wait");
+  });
+}
 
 }  // namespace VIGIL_DETAIL

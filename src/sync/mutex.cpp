@@ -94,11 +94,7 @@ bool take_soon(mutex_core& m, bool was_woken) noexcept {
 
 // Virtual time has its own millisecond, so that a run can be replayed.
 nanos now_of(const waiter& w) noexcept {
-  if (w.type() == waiter::kind::of_fiber) {
-    const clock_source& clock = w.as_fiber().sched->clock;
-    if (clock.is_virtual()) return clock.now();
-  }
-  return monotonic_now();
+  return w.type() == waiter::kind::of_fiber ? w.as_fiber().sched->clock.now() : monotonic_now();
 }
 
 // Updates the word after a waiter has given up. Under the queue's lock.
@@ -130,25 +126,29 @@ bool announce(mutex_core& m, bool was_woken) noexcept {
 // Takes the mutex, waiting in the queue if it has to.
 bool lock_and_wait(mutex_core& m, const wait_limit& limit) {
   caller self(limit, caller::for_lock);
+  const queue_ref all = detail::all_of(m.queue);
   queued_wait own;
-  bool was_woken = false;
-  for (;;) {
+  for (bool was_woken = false;;) {
     queue_guard guard(m.queue);
     if (!was_woken) {
-      before_waiting(self, "mutex::lock", guard);
+      if (self.may_not_wait()) {
+        guard.unlock();
+        self.refuse("mutex::lock");
+      }
       own.since = now_of(self.self());
     }
     if (!announce(m, was_woken)) return true;
-    if (!wait_in(
-            detail::all_of(m.queue),
-            own,
-            self,
-            wait_reason::mutex,
-            guard,
-            [&m](wake_list&) noexcept { left_queue(m); },
-            was_woken)) {
-      return false;
-    }
+    self.open(own);  // nobody sees the record before the guard is released
+    was_woken ? all.push_front(own) : all.push_back(own);
+    guard.unlock();
+    const outcome ended = self.wait(own.ticket, {wait_reason::mutex, &m.queue}, [&]() noexcept {
+      guard.lock();
+      if (own.linked) all.remove(own);
+      left_queue(m);
+      guard.unlock();
+    });
+    self.throw_if_ended(ended);
+    if (ended != outcome::value) return false;
     was_woken = true;
     if (take_soon(m, was_woken)) return true;
   }
@@ -164,25 +164,9 @@ bool lock_and_wait(mutex_core& m, const wait_limit& limit) {
 
 }  // namespace
 
-// The first lock of a mutex has a way of its own: there may be ever new ones.
 bool lock_slowly(mutex_core& m, const wait_limit& limit) {
-  constexpr std::uint32_t is_new = mutex_core::due | mutex_core::fresh;
-  const auto lock_now = [&m](const wait_limit& l) { return lock_or_wait(m, l); };
-  std::uint32_t seen = m.word.load(order::relaxed);  // ordering: the load only proposes
-  if (seen == is_new) {
-    if (spend_calls()) [[unlikely]]
-      return detail::call_late(limit, lock_now);
-    // As in take(). Pairs with the release in unlock() and unlock_slowly().
-    if (!m.word.compare_exchange_strong(seen, locked, order::acquire, order::relaxed)) [[unlikely]]
-      return lock_or_wait(m, limit);
-    m.until_due = detail::first_locks();
-  } else {
-    if (spend_calls(detail::locks_to_count(m))) [[unlikely]]
-      return detail::call_late(limit, lock_now);
-    if (!take(m, false)) return lock_or_wait(m, limit);
-  }
-  holder_came(m.holder);
-  return true;
+  return in_turn(
+      limit, [&m](const wait_limit& l) { return lock_or_wait(m, l); }, detail::locks_to_count(m));
 }
 
 void lock_uncounted(mutex_core& m) {

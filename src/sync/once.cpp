@@ -31,9 +31,7 @@ bool begin_now(once_core& o, const wait_limit& limit) {
           "vigil::once::call: the function that it runs has called it again, which would wait for "
           "itself for ever; let the function not use what it makes");
     }
-    before_waiting(self, "once::call", guard);
-    queued_wait own;
-    wait_in(detail::all_of(o.queue), own, self, wait_reason::once, guard, changes_nothing);
+    wait_in(o.queue, self, wait_reason::once, "once::call", guard);
     guard.lock();
   }
 }

@@ -310,8 +310,7 @@ bool rate_limiter::wait_now(std::int64_t n, const detail::wait_limit& limit) {
   }
   detail::outcome ended = detail::outcome::open;
   try {
-    ended =
-        self.wait(self.open(), {detail::wait_reason::rate_limiter, detail::birth_of(for_change_)});
+    ended = self.wait(self.open(), {detail::wait_reason::rate_limiter, &for_change_});
   } catch (...) {
     mine.cancel();
     throw;
@@ -332,14 +331,8 @@ void rate_limiter::wait_for_change(std::uint64_t seen, const detail::wait_limit&
   detail::queue_guard guard(for_change_);
   if (changes_ != seen) return;
   detail::caller self(limit);
-  detail::before_waiting(self, "rate_limiter::wait", guard);
-  detail::queued_wait own;
-  detail::wait_in(detail::all_of(for_change_),
-                  own,
-                  self,
-                  detail::wait_reason::rate_limiter,
-                  guard,
-                  detail::changes_nothing);
+  detail::wait_in(
+      for_change_, self, detail::wait_reason::rate_limiter, "rate_limiter::wait", guard);
 }
 
 // Called after the change, without the mutex.

@@ -1,6 +1,7 @@
 // semaphore: a count of permits and its waiters, both under the queue's lock. The
 // invariants stand in wait_queue.hpp.
 #include "sched/worker/turn_budget.hpp"
+#include "sync/case_wait.hpp"
 #include "sync/wait_case.hpp"
 #include "sync/wait_queue.hpp"
 
@@ -31,55 +32,43 @@ void grant(counter_core& s, wake_list& claimed) noexcept {
   }
 }
 
-// Under the queue's lock.
-bool take_now(counter_core& s, std::int64_t n) noexcept {
-  if (s.queue.first != nullptr || n > s.count) return false;
-  s.count -= n;
-  return true;
-}
+struct permit_wait {
+  using core = counter_core;
+  static constexpr bool takes_under_lock = true;
 
-// Not inlined: its frame is large, and permits that are free need none.
-[[gnu::noinline]] bool wait_for_permits(counter_core& s,
-                                        std::int64_t n,
-                                        const wait_limit& limit,
-                                        queue_guard& guard) {
-  if (limit.is_over()) return false;
-  caller self(limit);
-  before_waiting(self, "semaphore::acquire", guard);
-  queued_wait own;
-  own.amount = n;
-  // A request that gives up may have been in the way of smaller ones.
-  return wait_in(detail::all_of(s.queue),
-                 own,
-                 self,
-                 wait_reason::semaphore,
-                 guard,
-                 [&s](wake_list& claimed) noexcept { grant(s, claimed); });
-}
+  static bool take(core& s, const select_case& c) noexcept {
+    if (c.amount == 0) return true;
+    if (s.queue.first != nullptr || c.amount > s.count) return false;
+    s.count -= c.amount;
+    return true;
+  }
 
-[[gnu::always_inline]] inline bool acquire_now(counter_core& s,
-                                               std::int64_t n,
-                                               const wait_limit& limit) {
-  if (n == 0) return true;
-  queue_guard guard(s.queue);
-  return take_now(s, n) || wait_for_permits(s, n, limit, guard);
-}
+  static bool announce(core&, const select_case& c, queued_wait& place) noexcept {
+    place.amount = c.amount;
+    return true;
+  }
+
+  static queue_ref queue(core& s) noexcept { return all_of(s.queue); }
+
+  static void left(core& s, wake_list& claimed) noexcept { grant(s, claimed); }
+};
 
 }  // namespace
 
+constexpr case_table permit_case_table = wait_case<permit_wait>::table(wait_reason::semaphore);
+
 bool acquire_permits(counter_core& s, std::int64_t n, const wait_limit& limit) {
   refuse_negative("vigil::semaphore::acquire: the number of permits", n);
-  if (spend_calls()) [[unlikely]] {
-    return detail::call_late(limit, [&s, n](const wait_limit& l) { return acquire_now(s, n, l); });
-  }
-  return acquire_now(s, n, limit);
+  return in_turn(limit, [&s, n](const wait_limit& l) {
+    select_case one(permit_case_table, &s, n);
+    return take_or_wait(one, l, "semaphore::acquire");
+  });
 }
 
 bool try_acquire_permits(counter_core& s, std::int64_t n) {
   refuse_negative("vigil::semaphore::try_acquire: the number of permits", n);
-  if (n == 0) return true;
-  const queue_guard guard(s.queue);
-  return take_now(s, n);
+  select_case one(permit_case_table, &s, n);
+  return permit_case_table.look(one);
 }
 
 void release_permits(counter_core& s, std::int64_t n) {
@@ -98,29 +87,5 @@ void release_permits(counter_core& s, std::int64_t n) {
   }
   claimed.deliver();
 }
-
-namespace {
-
-struct permit_wait {
-  using core = counter_core;
-  static constexpr bool takes_under_lock = true;
-
-  static bool take(core& s, const select_case& c) noexcept {
-    return c.amount == 0 || take_now(s, c.amount);
-  }
-
-  static bool announce(core&, const select_case& c, queued_wait& place) noexcept {
-    place.amount = c.amount;
-    return true;
-  }
-
-  static queue_ref queue(core& s) noexcept { return all_of(s.queue); }
-
-  static void left(core& s, wake_list& claimed) noexcept { grant(s, claimed); }
-};
-
-}  // namespace
-
-constexpr case_table permit_case_table = wait_case<permit_wait>::table(wait_reason::semaphore);
 
 }  // namespace VIGIL_DETAIL

@@ -14,6 +14,7 @@
 // SM3 With `waiting` clear, the release of the word is the last touch. Otherwise the
 //     release of the queue's lock is: a waiter has to take that lock, or is not delivered
 //     before the release.
+#include "sync/case_wait.hpp"
 #include "sync/lock_turns.hpp"
 #include "sync/wait_case.hpp"
 #include "sync/wait_queue.hpp"
@@ -114,53 +115,43 @@ bool announce(shared_mutex_core& m, std::uint32_t keeps_out, std::uint32_t comes
   }
 }
 
-bool wait_for_turn(shared_mutex_core& m,
-                   queue_ref queue,
-                   std::uint32_t keeps_out,
-                   std::uint32_t comes_in,
-                   wait_reason reason,
-                   const char* call,
-                   const wait_limit& limit) {
-  caller self(limit, caller::for_lock);
-  queued_wait own;
-  const bool over = limit.is_over();
-  queue_guard guard(m.queue);
-  if (over) return try_now(m, keeps_out, comes_in);
-  before_waiting(self, call, guard);
-  if (!announce(m, keeps_out, comes_in)) return true;
-  return wait_in(queue, own, self, reason, guard, [&m](wake_list& claimed) noexcept {
-    settle(m, after::giving_up, claimed);
-  });
-}
+template <std::uint32_t keeps_out, std::uint32_t comes_in, queue_ref (*queue_of)(word&) noexcept>
+struct shared_mutex_wait {
+  using core = shared_mutex_core;
+  static constexpr bool takes_under_lock = false;
 
-[[gnu::noinline]] bool wait_to_write(shared_mutex_core& m, const wait_limit& limit) {
-  return wait_for_turn(m,
-                       writers_of(m),
-                       keeps_writers_out,
-                       word::exclusive,
-                       wait_reason::shared_mutex_write,
-                       "shared_mutex::lock",
-                       limit);
-}
+  static bool take(core& m, const select_case&) noexcept { return try_now(m, keeps_out, comes_in); }
 
-[[gnu::noinline]] bool wait_to_read(shared_mutex_core& m, const wait_limit& limit) {
-  return wait_for_turn(m,
-                       readers_of(m),
-                       keeps_readers_out,
-                       word::one_reader,
-                       wait_reason::shared_mutex_read,
-                       "shared_mutex::lock_shared",
-                       limit);
-}
+  static bool announce(core& m, const select_case&, queued_wait&) noexcept {
+    return detail::announce(m, keeps_out, comes_in);
+  }
+
+  static queue_ref queue(core& m) noexcept { return queue_of(m); }
+
+  static void left(core& m, wake_list& claimed) noexcept { settle(m, after::giving_up, claimed); }
+};
+
+using write_wait = shared_mutex_wait<keeps_writers_out, word::exclusive, writers_of>;
+using read_wait = shared_mutex_wait<keeps_readers_out, word::one_reader, readers_of>;
+
+}  // namespace
+
+constexpr case_table write_case_table =
+    wait_case<write_wait>::table(wait_reason::shared_mutex_write);
+constexpr case_table read_case_table = wait_case<read_wait>::table(wait_reason::shared_mutex_read);
+
+namespace {
 
 bool write_now(shared_mutex_core& m, const wait_limit& limit) {
-  if (!try_now(m, keeps_writers_out, word::exclusive) && !wait_to_write(m, limit)) return false;
+  select_case one(write_case_table, &m);
+  if (!take_or_wait(one, limit, "shared_mutex::lock", caller::for_lock)) return false;
   holder_came(m.holder);
   return true;
 }
 
 bool read_now(shared_mutex_core& m, const wait_limit& limit) {
-  return try_now(m, keeps_readers_out, word::one_reader) || wait_to_read(m, limit);
+  select_case one(read_case_table, &m);
+  return take_or_wait(one, limit, "shared_mutex::lock_shared", caller::for_lock);
 }
 
 // The bit that an unlock leaves if nobody waits: `due` if it is time to. Readers inside
@@ -175,17 +166,13 @@ std::uint32_t free_word(shared_mutex_core& m) noexcept {
 }  // namespace
 
 bool lock_slowly(shared_mutex_core& m, const wait_limit& limit) {
-  if (spend_calls(detail::locks_to_count(m))) [[unlikely]] {
-    return detail::call_late(limit, [&m](const wait_limit& l) { return write_now(m, l); });
-  }
-  return write_now(m, limit);
+  return in_turn(
+      limit, [&m](const wait_limit& l) { return write_now(m, l); }, detail::locks_to_count(m));
 }
 
 bool lock_shared_slowly(shared_mutex_core& m, const wait_limit& limit) {
-  if (spend_calls(detail::locks_to_count(m))) [[unlikely]] {
-    return detail::call_late(limit, [&m](const wait_limit& l) { return read_now(m, l); });
-  }
-  return read_now(m, limit);
+  return in_turn(
+      limit, [&m](const wait_limit& l) { return read_now(m, l); }, detail::locks_to_count(m));
 }
 
 bool try_lock_slowly(shared_mutex_core& m) noexcept {
@@ -256,32 +243,5 @@ void unlock_shared_slowly(shared_mutex_core& m) {
     return;
   }
 }
-
-namespace {
-
-template <std::uint32_t keeps_out, std::uint32_t comes_in, queue_ref (*queue_of)(word&) noexcept>
-struct shared_mutex_wait {
-  using core = shared_mutex_core;
-  static constexpr bool takes_under_lock = false;
-
-  static bool take(core& m, const select_case&) noexcept { return try_now(m, keeps_out, comes_in); }
-
-  static bool announce(core& m, const select_case&, queued_wait&) noexcept {
-    return detail::announce(m, keeps_out, comes_in);
-  }
-
-  static queue_ref queue(core& m) noexcept { return queue_of(m); }
-
-  static void left(core& m, wake_list& claimed) noexcept { settle(m, after::giving_up, claimed); }
-};
-
-using write_wait = shared_mutex_wait<keeps_writers_out, word::exclusive, writers_of>;
-using read_wait = shared_mutex_wait<keeps_readers_out, word::one_reader, readers_of>;
-
-}  // namespace
-
-constexpr case_table write_case_table =
-    wait_case<write_wait>::table(wait_reason::shared_mutex_write);
-constexpr case_table read_case_table = wait_case<read_wait>::table(wait_reason::shared_mutex_read);
 
 }  // namespace VIGIL_DETAIL

@@ -42,17 +42,22 @@ void queue_ref::claim_all(wake_list& claimed) const noexcept {
     claimed.add(*w->waiter);
 }
 
-void queue_up(
-    queue_ref queue, queued_wait& own, caller& self, queue_guard& guard, bool at_front) noexcept {
+void wait_in(
+    wait_queue& q, caller& self, wait_reason reason, const char* call, queue_guard& guard) {
+  if (self.may_not_wait()) {
+    guard.unlock();
+    self.refuse(call);
+  }
+  const queue_ref all = all_of(q);
+  queued_wait own;
   self.open(own);  // nobody sees the record before the guard is released
-  at_front ? queue.push_front(own) : queue.push_back(own);
+  all.push_back(own);
   guard.unlock();
-}
-
-void before_waiting(const caller& self, const char* call, queue_guard& guard) {
-  if (!self.may_not_wait()) return;
-  guard.unlock();
-  self.refuse(call);
+  self.throw_if_ended(self.wait(own.ticket, {reason, &q}, [&]() noexcept {
+    guard.lock();
+    if (own.linked) all.remove(own);
+    guard.unlock();
+  }));
 }
 
 void throw_negative(const char* name, std::int64_t n) {

@@ -78,10 +78,6 @@ inline queue_ref all_of(wait_queue& q) noexcept {
   return {q.first, q.last};
 }
 
-inline const birth* birth_of(const wait_queue& q) noexcept {
-  return &q;
-}
-
 // Holds the queue's lock.
 class queue_guard {
  public:
@@ -100,8 +96,6 @@ class queue_guard {
     held_ = true;
   }
 
-  const birth* made_at() const noexcept { return birth_of(queue_); }
-
   // The last touch of the queue.
   void unlock() noexcept {
     held_ = false;
@@ -114,65 +108,9 @@ class queue_guard {
   bool held_ = false;
 };
 
-// Checks a caller that may have to wait, before it is queued. Throws `stopped` or
-// wrong_place, with the guard released. `call` is for the error's text.
-void before_waiting(const caller& self, const char* call, queue_guard& guard);
-
-// Waits within the caller's limit with `own`, which is in the queue: every wait in a
-// queue goes through here. The guard is not held. If the wait ends without a value, the
-// record has been taken out, and `left(claimed)` has been called under the guard's lock,
-// for what its leaving changes; the waiters in `told` are delivered. The same holds if it
-// throws std::bad_alloc.
-template <class Left>
-outcome wait_queued(queue_ref queue,
-                    queued_wait& own,
-                    caller& self,
-                    wait_reason reason,
-                    queue_guard& guard,
-                    Left left) {
-  const auto leave = [&]() noexcept {
-    wake_list claimed;
-    guard.lock();
-    if (own.linked) queue.remove(own);
-    left(claimed);
-    guard.unlock();
-    claimed.deliver();
-  };
-  outcome ended = outcome::open;
-  try {
-    ended = self.wait(own.ticket, {reason, guard.made_at()});
-  } catch (...) {
-    leave();
-    throw;
-  }
-  if (ended != outcome::value) leave();
-  return ended;
-}
-
-inline constexpr auto changes_nothing = [](wake_list&) noexcept {};
-
-// Queues `own`, at the end or at the front, and releases the guard.
-void queue_up(queue_ref queue,
-              queued_wait& own,
-              caller& self,
-              queue_guard& guard,
-              bool at_front = false) noexcept;
-
-// Queues `own` and waits. Returns true for a value, false if the limit has come; throws
-// if a stop or a cancellation ended the wait.
-template <class Left>
-bool wait_in(queue_ref queue,
-             queued_wait& own,
-             caller& self,
-             wait_reason reason,
-             queue_guard& guard,
-             Left left,
-             bool at_front = false) {
-  queue_up(queue, own, self, guard, at_front);
-  const outcome ended = wait_queued(queue, own, self, reason, guard, left);
-  if (ended == outcome::value) return true;
-  self.throw_if_ended(ended);
-  return false;
-}
+// Waits in the queue within the caller's limit, and releases the guard. Throws if the
+// caller may not wait, or if a stop or a cancellation has ended the wait. `call` is for
+// the error's text.
+void wait_in(wait_queue& q, caller& self, wait_reason reason, const char* call, queue_guard& guard);
 
 }  // namespace VIGIL_DETAIL

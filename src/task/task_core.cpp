@@ -8,6 +8,7 @@
 #include "sched/wait/case_table.hpp"
 #include "sched/worker/scheduler.hpp"
 #include "sched/worker/turn_budget.hpp"
+#include "sync/case_wait.hpp"
 #include "task/task_service.hpp"
 
 #include <vigil/error.hpp>
@@ -194,43 +195,12 @@ namespace {
       "one wait has it twice, and only one can have the result");
 }
 
-enum class task_join_end { ended, limit, refused };
-
-// Waits for the end, or for the caller's limit; refused if another caller waits already.
-task_join_end wait_as_task_joiner(task_core& t, caller& self) {
-  spinlock& lock = t.lock();
-  lock.lock();
-  if (t.has_ended.load() || t.joiner != nullptr) {
-    const task_join_end result = t.has_ended.load() ? task_join_end::ended : task_join_end::refused;
-    lock.unlock();
-    return result;
-  }
-  open_wait own;
-  self.open(own);
-  t.joiner = &own;
-  lock.unlock();
-  const outcome result = self.wait(own.ticket, {wait_reason::join, &t}, [&]() noexcept {
-    const lock_guard guard(lock);
-    if (!t.has_ended.load()) t.joiner = nullptr;
-  });
-  if (result == outcome::value) return task_join_end::ended;
-  self.throw_if_ended(result);
-  return task_join_end::limit;
-}
-
 // True if the task, which is not the caller's own, has ended.
-bool wait_for_other_now(task_core& t, const wait_limit& limit) {
-  if (has_ended(t)) return true;
-  if (limit.is_over()) return false;
-  caller self(limit);
-  if (self.may_not_wait()) self.refuse("task_handle::join");
-  const task_join_end result = wait_as_task_joiner(t, self);
-  if (result == task_join_end::refused) throw_second_task_join();
-  return result == task_join_end::ended;
-}
-
 bool wait_for_other(task_core& t, const wait_limit& limit) {
-  return in_turn(limit, [&t](const wait_limit& l) { return wait_for_other_now(t, l); });
+  return in_turn(limit, [&t](const wait_limit& l) {
+    select_case end(task_join_table, &t);
+    return take_or_wait(end, l, "task_handle::join");
+  });
 }
 
 }  // namespace
@@ -299,8 +269,10 @@ void stop_and_join(task_core* t) noexcept {
           "where nothing may wait for the task's end");
     }
     if (const fiber* const f = current_fiber()) check_may_park(*f);
-    caller waits(caller::unstoppable);
-    if (wait_as_task_joiner(*t, waits) == task_join_end::refused) {
+    try {
+      select_case end(task_join_table, t);
+      take_or_wait(end, no_limit, "", caller::unstoppable);
+    } catch (const wrong_place&) {
       t->fatal_here(
           "has a handle that is destroyed while another fiber, task or thread joins it; the owner "
           "of the handle joins it, or waits until the other one has");

@@ -141,10 +141,11 @@ template <class Call>
   return call(late.limit());
 }
 
-// Makes a call that may wait, with its limit: gives way first if it has to.
+// Makes a call that may wait, with its limit: gives way first if it has to. The call
+// counts as n.
 template <class Call>
-[[gnu::always_inline]] inline auto in_turn(const wait_limit& limit, Call call) {
-  if (spend_calls()) [[unlikely]]
+[[gnu::always_inline]] inline auto in_turn(const wait_limit& limit, Call call, int n = 1) {
+  if (spend_calls(n)) [[unlikely]]
     return detail::call_late(limit, call);
   return call(limit);
 }
