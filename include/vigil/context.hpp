@@ -69,10 +69,6 @@ VIGIL_API context_core* with_deadline(context_core* parent,
                                       std::int64_t deadline,
                                       std::exception_ptr cause,
                                       const site& from);
-VIGIL_API context_core* with_timeout(context_core* parent,
-                                     std::int64_t timeout,
-                                     std::exception_ptr cause,
-                                     const site& from);
 VIGIL_API context_core* without_cancel(context_core* parent);
 // Takes ownership of the value, even if it throws.
 VIGIL_API context_core* with_value(context_core* parent,
@@ -250,8 +246,9 @@ cancellable with_timeout(const context& parent,
                          const D& d,
                          std::exception_ptr cause = nullptr,
                          const site& from = site::current()) {
+  const std::int64_t deadline = detail::saturating_add(detail::now(), detail::to_nanos(d));
   return detail::cancellable_of(
-      detail::with_timeout(parent.core(), detail::to_nanos(d), std::move(cause), from));
+      detail::with_deadline(parent.core(), deadline, std::move(cause), from));
 }
 
 template <class write = detail::write_a_duration_such_as_5ms>

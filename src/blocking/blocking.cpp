@@ -37,44 +37,16 @@ blocking_stats stats_of_blocking() {
 namespace detail {
 namespace {
 
-// Holds the call and its record while the caller owns them.
-class owned_job {
- public:
-  owned_job(const blocking_table& table, void* record) noexcept : table_(table), record_(record) {}
-
-  ~owned_job() {
-    if (record_ != nullptr) table_.destroy(record_);
-  }
-
-  owned_job(const owned_job&) = delete;
-  owned_job& operator=(const owned_job&) = delete;
-
-  side_job& make() {
-    job_ = std::make_unique<side_job>();
-    job_->table = &table_;
-    job_->record = record_;
-    return *job_;
-  }
-
-  // From now on the pool's thread owns both.
-  void give_away() noexcept {
-    static_cast<void>(job_.release());
-    record_ = nullptr;
-  }
-
-  void keep_record() noexcept { record_ = nullptr; }
-
- private:
-  const blocking_table& table_;
-  void* record_;
-  std::unique_ptr<side_job> job_;
-};
+using owned_record = std::unique_ptr<void, void (*)(void*) noexcept>;
 
 // Called when the wait has ended without a result, or never began. Returns true if the
 // function has returned all the same. The pool may be gone.
-bool leave(side_job& job, owned_job& owned) noexcept {
-  const detail::call_fate fate = run_of(*job.sched).calls.leave(job);
-  if (fate == detail::call_fate::left) owned.give_away();
+bool leave(std::unique_ptr<side_job>& job, owned_record& record) noexcept {
+  const detail::call_fate fate = run_of(*job->sched).calls.leave(*job);
+  if (fate == detail::call_fate::left) {  // the pool's thread owns both
+    static_cast<void>(job.release());
+    static_cast<void>(record.release());
+  }
   return fate == detail::call_fate::over;
 }
 
@@ -95,13 +67,16 @@ bool run_blocking(side_pool* given,
                   void* record,
                   const wait_limit& limit,
                   const site& from) {
-  owned_job owned(table, record);
+  owned_record owned(record, table.destroy);
   detail::caller self(limit);
   if (self.may_not_wait()) self.refuse("blocking");
   detail::fiber& f = *detail::current_fiber();
   detail::scheduler& sched = *f.sched;
   side_pool& pool = given != nullptr ? *given : *sched.side_pool;
-  side_job& job = owned.make();
+  auto made = std::make_unique<side_job>();
+  side_job& job = *made;
+  job.table = &table;
+  job.record = record;
   job.sched = &sched;
   job.pool = &pool;
   job.since = detail::monotonic_now();
@@ -117,17 +92,17 @@ bool run_blocking(side_pool* given,
     result = self.wait(job.waits.ticket,
                        {detail::wait_reason::blocking, static_cast<detail::side_call*>(&job)});
   } catch (const std::bad_alloc&) {
-    leave(job, owned);  // no memory for the deadline
+    leave(made, owned);  // no memory for the deadline
     throw;
   }
-  if (result != outcome::value && !leave(job, owned)) {
+  if (result != outcome::value && !leave(made, owned)) {
     self.throw_if_ended(result);
     return false;
   }
   // The function has returned all the same: a stop does not wait for the result.
   if (result == outcome::stopped) self.throw_if_ended(result);
   if (job.refused != nullptr) std::rethrow_exception(job.refused);
-  owned.keep_record();
+  static_cast<void>(owned.release());
   return true;
 }
 

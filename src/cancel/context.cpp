@@ -28,25 +28,11 @@ context_core* kept(context_core& c) noexcept {
   return &c;
 }
 
-// A handle that is given back unless it is given away.
-class owned_context {
- public:
-  explicit owned_context(cancel_context* owned) noexcept : core_(owned) {}
-
-  ~owned_context() {
-    if (core_ != nullptr) core_->release();
-  }
-
-  owned_context(const owned_context&) = delete;
-  owned_context& operator=(const owned_context&) = delete;
-
-  cancel_context* operator->() const noexcept { return core_; }
-
-  context_core* give_away() noexcept { return std::exchange(core_, nullptr); }
-
- private:
-  cancel_context* core_;
+struct released {
+  void operator()(cancel_context* c) const noexcept { c->release(); }
 };
+
+using owned_context = std::unique_ptr<cancel_context, released>;
 
 cancel_context* new_child(context_core& parent, const site& from) {
   auto* const made = new cancel_context(&parent, from);
@@ -338,7 +324,7 @@ context_core* with_deadline(context_core* parent,
       made->deadline = is_on_one_clock ? std::min(deadline, above.deadline) : deadline;
       made->clock = clock;
     }
-    return made.give_away();
+    return made.release();
   }
   bool is_late = false;
   if (timed != nullptr) {
@@ -346,7 +332,7 @@ context_core* with_deadline(context_core* parent,
       is_late = timed->has_passed_elsewhere();
       if (is_late) cause = timed->cause_of_deadline();
     } else if (above.deadline <= deadline) {
-      if (timed->is_pending_in(here)) return made.give_away();
+      if (timed->is_pending_in(here)) return made.release();
       deadline = above.deadline;
       cause = timed->cause_of_deadline();
     }
@@ -362,20 +348,13 @@ context_core* with_deadline(context_core* parent,
   } else if (has_own || (deadline != never && here != nullptr)) {
     made->arm(deadline, std::move(cause));
   }
-  return made.give_away();
-}
-
-context_core* with_timeout(context_core* parent,
-                           std::int64_t timeout,
-                           std::exception_ptr cause,
-                           const site& from) {
-  return with_deadline(parent, saturating_add(now(), timeout), std::move(cause), from);
+  return made.release();
 }
 
 context_core* with_stop_token(context_core* parent, std::stop_token token, const site& from) {
   owned_context made(new_child(checked(parent, "with_stop_token"), from));
   made->listen(std::move(token));
-  return made.give_away();
+  return made.release();
 }
 
 context_core* without_cancel(context_core* parent) {

@@ -148,11 +148,8 @@ class task_join_case : public select_case {
     if constexpr (std::is_void_v<T>) {
       of_->take();
       static_cast<void>(f_());
-    } else if constexpr (takes<F, T>) {
-      static_cast<void>(f_(of_->take()));
     } else {
-      static_cast<void>(of_->take());
-      static_cast<void>(f_());
+      hand_to(f_, of_->take());
     }
   }
 

@@ -15,6 +15,16 @@ namespace VIGIL_DETAIL {
 template <class F, class... Args>
 inline constexpr bool takes = std::is_invocable_v<F&, Args...>;
 
+// Calls f with the value, unless it takes none.
+template <class F, class V>
+void hand_to(F& f, V&& value) {
+  if constexpr (takes<F, V>) {
+    static_cast<void>(f(std::forward<V>(value)));
+  } else {
+    static_cast<void>(f());
+  }
+}
+
 template <class C>
 using element_of = typename std::remove_cvref_t<C>::value_type;
 
@@ -46,14 +56,7 @@ class recv_case : public select_case {
 
   void prepare() noexcept { value = room_.room(); }
 
-  void taken() {
-    if constexpr (takes<F, received<T>>) {
-      static_cast<void>(f_(room_.take(status)));
-    } else {
-      static_cast<void>(room_.take(status));
-      static_cast<void>(f_());
-    }
-  }
+  void taken() { hand_to(f_, room_.take(status)); }
 
  private:
   [[no_unique_address]] Kept kept_;

@@ -74,11 +74,8 @@ class join_case : public select_case {
     if constexpr (std::is_void_v<R>) {
       core_access::take_result(*handle_);
       static_cast<void>(f_());
-    } else if constexpr (takes<F, R>) {
-      static_cast<void>(f_(core_access::take_result(*handle_)));
     } else {
-      static_cast<void>(core_access::take_result(*handle_));
-      static_cast<void>(f_());
+      hand_to(f_, core_access::take_result(*handle_));
     }
   }
 
@@ -199,12 +196,7 @@ class results_case : public select_case {
 
   void taken() {
     finish(static_cast<group_core*>(object));
-    std::vector<T> all = core_access::take_all(*group_);
-    if constexpr (takes<F, std::vector<T>>) {
-      static_cast<void>(f_(std::move(all)));
-    } else {
-      static_cast<void>(f_());
-    }
+    hand_to(f_, core_access::take_all(*group_));
   }
 
  private:
@@ -225,14 +217,7 @@ class next_case : public select_case {
 
   void prepare() noexcept {}
 
-  void taken() {
-    std::optional<T> next = core_access::take_next(*group_, value);
-    if constexpr (takes<F, std::optional<T>>) {
-      static_cast<void>(f_(std::move(next)));
-    } else {
-      static_cast<void>(f_());
-    }
-  }
+  void taken() { hand_to(f_, core_access::take_next(*group_, value)); }
 
  private:
   group_of<T>* group_;
