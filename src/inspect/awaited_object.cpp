@@ -111,15 +111,6 @@ void read_holder(std::uint64_t holder, shown_object& out) noexcept {
   }
 }
 
-// `runner` is a caller_id(): the fiber is there, since it runs the function.
-void read_runner(std::uint64_t runner, shown_object& out) noexcept {
-  if ((runner & 1) != 0) {
-    out.held_by = shown_object::holder::a_thread;
-  } else if (runner != 0 && read_fiber_at(reinterpret_cast<const void*>(runner >> 1), out.who)) {
-    out.held_by = shown_object::holder::a_fiber;
-  }
-}
-
 template <class Core>
 bool copy_around(const void* queue, copied_bytes<Core>& out) noexcept {
   return out.read(static_cast<const std::byte*>(queue) - queue_offset<Core>());
@@ -141,7 +132,7 @@ bool read_queue(wait_reason reason, const void* queue, shown_object& out) noexce
   } else if (reason == once) {
     copied_bytes<once_core> o;
     if (!copy_around(queue, o)) return false;
-    read_runner(o.as_object().runner, out);
+    read_holder(o.as_object().runner, out);
   }
   return true;
 }

@@ -24,24 +24,20 @@ namespace {
 
 }  // namespace
 
-// Ids of fibers and of threads overlap: the lowest bit tells them apart.
+// A fiber's number and not its address: it may end without an unlock, and then another
+// fiber may have its control block. The lowest bit tells the numbers of threads apart.
 std::uint64_t caller_id() noexcept {
   const fiber* const f = current_fiber();
-  return f != nullptr ? reinterpret_cast<std::uintptr_t>(f) << 1 : thread_id() << 1 | 1;
+  return f != nullptr ? holder_word::of(f->sched->number(), f->identity.id) : thread_id() << 1 | 1;
 }
 
 constinit std::atomic<std::uint32_t> locks_are_watched{0};
 
-// By the fiber's number, unlike caller_id(): a holder may end without an unlock, and then
-// another fiber may have its control block.
 void note_holder(std::atomic<std::uint64_t>& holder) noexcept {
   // ordering: a setting.
   if ((locks_are_watched.load(order::relaxed) & lock_watch::notes_holders) == 0) return;
-  const fiber* const f = current_fiber();
   // ordering: only for those who look inside; nothing hangs on it.
-  holder.store(
-      f != nullptr ? holder_word::of(f->sched->number(), f->identity.id) : thread_id() << 1 | 1,
-      std::memory_order_relaxed);
+  holder.store(caller_id(), std::memory_order_relaxed);
 }
 
 }  // namespace VIGIL_DETAIL

@@ -575,9 +575,6 @@ class Program:
                     return ", held by a thread"
                 if holder == 0:
                     return ""
-                if core == "once_core":  # the address of the fiber's control block
-                    other = self.by_block.get(holder >> 1)
-                    return f", held by {other.title}" if other else ""
                 number = holder >> 1 & (1 << 40) - 1  # holder_word.hpp; above it the runtime's
                 same = [f for f in self.fibers if f.id == number]
                 same.sort(key=lambda f: f.runtime is not fiber.runtime)
