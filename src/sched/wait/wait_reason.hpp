@@ -3,7 +3,9 @@
 
 #include <vigil/detail/config.hpp>
 
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 namespace VIGIL_DETAIL {
 
@@ -58,119 +60,67 @@ struct awaited {
   const void* object = nullptr;
 };
 
-constexpr const char* to_string(wait_reason reason) noexcept {
-  switch (reason) {
-    case wait_reason::none:
-      return "nothing";
-    case wait_reason::sleep:
-      return "sleep";
-    case wait_reason::join:
-      return "join";
-    case wait_reason::stop_and_wait:
-      return "stop_and_wait";
-    case wait_reason::timer_empty:
-      return "timers: none pending";
-    case wait_reason::timer_note:
-      return "timers: the note";
-    case wait_reason::idle_runner:
-      return "a callback to run";
-    case wait_reason::shutdown:
-      return "shutdown: other fibers";
-    case wait_reason::all_done:
-      return "exit: until all is done";
-    case wait_reason::settle:
-      return "settle";
-    case wait_reason::signal:
-      return "signal";
-    case wait_reason::send:
-      return "channel send";
-    case wait_reason::recv:
-      return "channel receive";
-    case wait_reason::send_nil:
-      return "channel send (nil channel)";
-    case wait_reason::recv_nil:
-      return "channel receive (nil channel)";
-    case wait_reason::select:
-      return "select";
-    case wait_reason::select_none:
-      return "select (no cases)";
-    case wait_reason::group:
-      return "group: its fibers";
-    case wait_reason::group_place:
-      return "group: a place";
-    case wait_reason::blocking:
-      return "blocking: a function on a side pool";
-    case wait_reason::on_expire:
-      return "the end of an on_expire";
-    case wait_reason::mutex:
-      return "mutex";
-    case wait_reason::shared_mutex_write:
-      return "shared_mutex (to write)";
-    case wait_reason::shared_mutex_read:
-      return "shared_mutex (to read)";
-    case wait_reason::condition:
-      return "condition_variable";
-    case wait_reason::wait_group:
-      return "wait_group";
-    case wait_reason::latch:
-      return "latch";
-    case wait_reason::semaphore:
-      return "semaphore";
-    case wait_reason::once:
-      return "once (another runs it)";
-    case wait_reason::rate_limiter:
-      return "rate_limiter";
-    case wait_reason::io:
-      return "I/O";
-    case wait_reason::connections:
-      return "bytes for a connection without a fiber";
-    case wait_reason::test:
-      return "test";
+// What is known of each kind of wait, in the order of the values.
+struct wait_kind {
+  wait_reason reason;
+  const char* name;
+  // Whether a fiber that waits for this may be stuck: something that fibers and threads
+  // of the program do ends it, and not the library or the system.
+  bool is_for_others = false;
+};
+
+inline constexpr wait_kind wait_kinds[] = {
+    {wait_reason::none, "nothing"},
+    {wait_reason::sleep, "sleep", true},
+    {wait_reason::join, "join", true},
+    {wait_reason::stop_and_wait, "stop_and_wait"},
+    {wait_reason::timer_empty, "timers: none pending"},
+    {wait_reason::timer_note, "timers: the note"},
+    {wait_reason::idle_runner, "a callback to run"},
+    {wait_reason::shutdown, "shutdown: other fibers"},
+    {wait_reason::all_done, "exit: until all is done"},
+    {wait_reason::settle, "settle"},
+    {wait_reason::signal, "signal"},
+    {wait_reason::send, "channel send", true},
+    {wait_reason::recv, "channel receive", true},
+    {wait_reason::send_nil, "channel send (nil channel)", true},
+    {wait_reason::recv_nil, "channel receive (nil channel)", true},
+    {wait_reason::select, "select", true},
+    {wait_reason::select_none, "select (no cases)", true},
+    {wait_reason::group, "group: its fibers", true},
+    {wait_reason::group_place, "group: a place", true},
+    {wait_reason::blocking, "blocking: a function on a side pool"},
+    {wait_reason::on_expire, "the end of an on_expire"},
+    {wait_reason::mutex, "mutex", true},
+    {wait_reason::shared_mutex_write, "shared_mutex (to write)", true},
+    {wait_reason::shared_mutex_read, "shared_mutex (to read)", true},
+    {wait_reason::condition, "condition_variable", true},
+    {wait_reason::wait_group, "wait_group", true},
+    {wait_reason::latch, "latch", true},
+    {wait_reason::semaphore, "semaphore", true},
+    {wait_reason::once, "once (another runs it)", true},
+    {wait_reason::rate_limiter, "rate_limiter"},
+    {wait_reason::io, "I/O"},
+    {wait_reason::connections, "bytes for a connection without a fiber"},
+    {wait_reason::test, "test"},
+};
+
+constexpr bool are_in_order() noexcept {
+  for (std::size_t i = 0; i < std::size(wait_kinds); ++i) {
+    if (static_cast<std::size_t>(wait_kinds[i].reason) != i) return false;
   }
-  return "?";
+  return std::size(wait_kinds) == static_cast<std::size_t>(wait_reason::test) + 1;
 }
 
-// Whether a fiber that waits for this may be stuck: something that fibers and threads of
-// the program do ends it, and not the library or the system.
+static_assert(are_in_order());
+
+constexpr const char* to_string(wait_reason reason) noexcept {
+  const auto i = static_cast<std::size_t>(reason);
+  return i < std::size(wait_kinds) ? wait_kinds[i].name : "?";
+}
+
 constexpr bool is_for_others(wait_reason reason) noexcept {
-  switch (reason) {
-    case wait_reason::sleep:
-    case wait_reason::join:
-    case wait_reason::send:
-    case wait_reason::recv:
-    case wait_reason::send_nil:
-    case wait_reason::recv_nil:
-    case wait_reason::select:
-    case wait_reason::select_none:
-    case wait_reason::group:
-    case wait_reason::group_place:
-    case wait_reason::mutex:
-    case wait_reason::shared_mutex_write:
-    case wait_reason::shared_mutex_read:
-    case wait_reason::condition:
-    case wait_reason::wait_group:
-    case wait_reason::latch:
-    case wait_reason::semaphore:
-    case wait_reason::once:
-      return true;
-    case wait_reason::none:
-    case wait_reason::stop_and_wait:
-    case wait_reason::timer_empty:
-    case wait_reason::timer_note:
-    case wait_reason::idle_runner:
-    case wait_reason::shutdown:
-    case wait_reason::all_done:
-    case wait_reason::settle:
-    case wait_reason::signal:
-    case wait_reason::blocking:
-    case wait_reason::on_expire:
-    case wait_reason::rate_limiter:
-    case wait_reason::io:
-    case wait_reason::connections:
-    case wait_reason::test:
-      return false;
-  }
-  return false;
+  return wait_kinds[static_cast<std::size_t>(reason)].is_for_others;
 }
 
 // The name of the same wait as one of several.
