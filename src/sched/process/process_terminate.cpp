@@ -3,6 +3,7 @@
 #include "base/assert.hpp"
 #include "base/atomic.hpp"
 #include "machine/process_state.hpp"
+#include "sched/fiber/exception_words.hpp"
 #include "sched/fiber/fiber.hpp"
 #include "sched/fiber/fiber_words.hpp"
 #include "sched/report/dump_extension.hpp"
@@ -27,42 +28,21 @@ atomic<std::terminate_handler> below_ours{nullptr};
 atomic<std::terminate_handler> below_both{nullptr};
 bool below_another = false;  // guarded by process_lock; never taken back
 
-// Says that an exception which nobody has caught ends the program on this fiber.
-void name_uncaught(const fiber& f, const std::exception_ptr& error) noexcept {
-  const fiber_words_with_place who(f);
+// Says that an exception which nobody has caught ends the program. `who`: a fiber; or a
+// handler, since on a worker's own stack Asio's code and the program's handlers are the only
+// code that is not vigil's.
+void name_uncaught(const char* who, const std::exception_ptr& error) noexcept {
   try {
     std::rethrow_exception(error);
   } catch (const stopped&) {
     fatal(
         "vigil::stopped has left a noexcept function of %s. A wait in a noexcept function, "
         "destructors included, must be under this_fiber::shield",
-        who.text());
-  } catch (const std::exception& e) {
-    warn("an exception has left %s, or a noexcept function on it, and nobody catches it: %s",
-         who.text(),
-         e.what());
+        who);
   } catch (...) {
-    warn(
-        "an exception that is no std::exception has left %s, or a noexcept function on it, and "
-        "nobody catches it",
-        who.text());
-  }
-}
-
-// The same on a worker's own stack, where the only code that is not vigil's is Asio's
-// and the program's handlers.
-void name_uncaught_of_handler(const std::exception_ptr& error) noexcept {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& e) {
-    warn(
-        "an exception has left a handler of the io_context, run by a worker, or a noexcept "
-        "function in it, and nobody catches it: %s",
-        e.what());
-  } catch (...) {
-    warn(
-        "an exception that is no std::exception has left a handler of the io_context, run by a "
-        "worker, or a noexcept function in it, and nobody catches it");
+    warn("an exception has left %s, or a noexcept function there, and nobody catches it: %s",
+         who,
+         exception_words().text());
   }
 }
 
@@ -81,9 +61,9 @@ void write_own_frames() noexcept {
   if ((f != nullptr || current_worker() != nullptr) && !process_note_end_named()) {
     if (const auto error = std::current_exception()) {
       if (f != nullptr) {
-        name_uncaught(*f, error);
+        name_uncaught(fiber_words_with_place(*f).text(), error);
       } else {
-        name_uncaught_of_handler(error);
+        name_uncaught("a handler of the io_context, run by a worker", error);
       }
       write_own_frames();
     }

@@ -2,6 +2,7 @@
 
 #include "base/assert.hpp"
 #include "machine/process_state.hpp"
+#include "sched/fiber/exception_words.hpp"
 #include "sched/fiber/fiber_words.hpp"
 #include "sched/worker/scheduler.hpp"
 
@@ -30,15 +31,10 @@ void report_unhandled(fiber& f, std::exception_ptr error) {
   }
   try {
     std::rethrow_exception(std::move(error));
-  } catch (const std::exception& e) {
+  } catch (...) {
     warn("an exception has left %s, and nobody joins it: %s",
          fiber_words_with_place(f).text(),
-         e.what());
-    process_note_end_named();
-    std::terminate();
-  } catch (...) {
-    warn("an exception that is no std::exception has left %s, and nobody joins it",
-         fiber_words_with_place(f).text());
+         exception_words().text());
     process_note_end_named();
     std::terminate();
   }
@@ -48,20 +44,10 @@ namespace {
 
 // Caller: a catch block for an exception that on_unhandled itself has thrown.
 [[noreturn]] void end_by_on_unhandled(const char* given) noexcept {
-  try {
-    throw;
-  } catch (const std::exception& e) {
-    warn(
-        "options::on_unhandled, which was given what has left %s, has thrown an exception itself: "
-        "%s",
-        given,
-        e.what());
-  } catch (...) {
-    warn(
-        "options::on_unhandled, which was given what has left %s, has thrown an exception itself, "
-        "that is no std::exception",
-        given);
-  }
+  warn(
+      "options::on_unhandled, which was given what has left %s, has thrown an exception itself: %s",
+      given,
+      exception_words().text());
   process_note_end_named();
   std::terminate();
 }
