@@ -275,15 +275,17 @@ TEST_SUITE("park and ready") {
       });
       auto& self = *vigil::detail::current_fiber();
       repeat(rounds(10'000), [&](int) {
-        lock.lock();
-        which = self.self.open(true);
-        who = &self.self;
+        ticket mine = 0;
+        {
+          const vigil::detail::lock_guard guard(lock);
+          which = mine = self.self.open(true);
+          who = &self.self;
+        }
         REQUIRE(vigil::detail::wait(self,
-                                    which,
+                                    mine,
                                     vigil::detail::wait_reason::test,
                                     vigil::detail::no_limit,
-                                    true,
-                                    lock) == outcome::value);
+                                    true) == outcome::value);
       });
       done.store(true);
       giver.join();

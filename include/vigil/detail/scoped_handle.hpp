@@ -18,9 +18,9 @@ VIGIL_API void stop_for_scope(const timer_record* record,
                               call_ref stop_and_wait) noexcept;
 
 // Owns a Handle of a callback: at the end of the scope the callback is stopped, and a
-// running one waited for (unless the scope ends inside it), so that the callback may refer
-// to variables of the scope. An assignment first does the same with the old one. On a plain
-// thread it blocks the thread.
+// running one waited for (unless the scope ends inside it), so that the callback may
+// refer to variables of the scope. An assignment first does the same with the old one. On
+// a plain thread it blocks the thread.
 template <class Handle>
 class [[nodiscard]] scoped_handle {
  public:

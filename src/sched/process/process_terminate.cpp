@@ -29,8 +29,8 @@ atomic<std::terminate_handler> below_both{nullptr};
 bool below_another = false;  // guarded by process_lock; never taken back
 
 // Says that an exception which nobody has caught ends the program. `who`: a fiber; or a
-// handler, since on a worker's own stack Asio's code and the program's handlers are the only
-// code that is not vigil's.
+// handler, since on a worker's own stack Asio's code and the program's handlers are the
+// only code that is not vigil's.
 void name_uncaught(const char* who, const std::exception_ptr& error) noexcept {
   try {
     std::rethrow_exception(error);

@@ -60,7 +60,7 @@ struct awaited {
   const void* object = nullptr;
 };
 
-// What is known of each kind of wait, in the order of the values.
+// The kinds of wait, in the order of the values.
 struct wait_kind {
   wait_reason reason;
   const char* name;
