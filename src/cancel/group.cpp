@@ -4,7 +4,7 @@
 #include "sched/call/caller.hpp"
 #include "sched/worker/scheduler.hpp"
 #include "sched/worker/turn_budget.hpp"
-#include "sync/case_wait.hpp"
+#include "sync/take_or_wait.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/group.hpp>

@@ -1,7 +1,7 @@
 // wait_group and latch: a count and the callers that wait until it is zero, both under
 // the queue's lock. The invariants stand in wait_queue.hpp.
 #include "sched/worker/turn_budget.hpp"
-#include "sync/case_wait.hpp"
+#include "sync/take_or_wait.hpp"
 #include "sync/wait_case.hpp"
 #include "sync/wait_queue.hpp"
 

@@ -1,7 +1,7 @@
 // semaphore: a count of permits and its waiters, both under the queue's lock. The
 // invariants stand in wait_queue.hpp.
 #include "sched/worker/turn_budget.hpp"
-#include "sync/case_wait.hpp"
+#include "sync/take_or_wait.hpp"
 #include "sync/wait_case.hpp"
 #include "sync/wait_queue.hpp"
 

@@ -14,8 +14,8 @@
 // SM3 With `waiting` clear, the release of the word is the last touch. Otherwise the
 //     release of the queue's lock is: a waiter has to take that lock, or is not delivered
 //     before the release.
-#include "sync/case_wait.hpp"
 #include "sync/lock_turns.hpp"
+#include "sync/take_or_wait.hpp"
 #include "sync/wait_case.hpp"
 #include "sync/wait_queue.hpp"
 

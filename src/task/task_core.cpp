@@ -8,7 +8,7 @@
 #include "sched/wait/case_table.hpp"
 #include "sched/worker/scheduler.hpp"
 #include "sched/worker/turn_budget.hpp"
-#include "sync/case_wait.hpp"
+#include "sync/take_or_wait.hpp"
 #include "task/task_service.hpp"
 
 #include <vigil/error.hpp>

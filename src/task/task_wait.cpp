@@ -9,7 +9,7 @@
 
 #include "sched/wait/case_table.hpp"
 #include "sched/worker/turn_budget.hpp"
-#include "sync/case_wait.hpp"
+#include "sync/take_or_wait.hpp"
 
 #include <vigil/error.hpp>
 

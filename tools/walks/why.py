@@ -16,6 +16,8 @@ WHY = {
     "note": "the one-shot sleep of a thread",
     "cancel_tree": "marks the node and those below it, and ends the waits that are queued there",
     "wait_queue": "the lock of a queue of waiters",
+    "case_table": "takes a case back once the wait is over, or says that it has won",
+    "wait_case": "what a lock or a count does as a case: take, queue, leave",
     "mutex": "the set-up of a stream is under one",
     # running
     "worker": "chooses the next fiber, enters it, and does what the one that left asked for",

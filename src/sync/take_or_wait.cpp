@@ -1,4 +1,4 @@
-#include "sync/case_wait.hpp"
+#include "sync/take_or_wait.hpp"
 
 #include <mutex>
 

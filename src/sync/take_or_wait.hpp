@@ -1,5 +1,5 @@
-// case_wait: the wait for one thing that has a case_table, as a select of it alone, but
-// without the select.
+// take_or_wait: the wait for one thing that has a case_table, as a select of it alone,
+// but without the select.
 #pragma once
 
 #include "sched/call/caller.hpp"
