@@ -179,7 +179,9 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
                                                direction d,
                                                void* value,
                                                const wait_limit& limit) VIGIL_RELEASE(c.lock) {
-  if (limit.is_timed()) {  // reads the clock, so not under the lock: another look follows
+  if (limit.is_relative()) {
+    if (limit.is_over()) return finish(c, {channel_status::timeout});
+  } else if (limit.is_timed()) {  // reads the clock, so not under the lock: another look follows
     c.lock.unlock();
     const bool over = limit.is_over();
     c.lock.lock();

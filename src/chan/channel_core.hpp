@@ -6,8 +6,8 @@
 // sender's hand into the receiver's when one of them waits.
 //
 // A wait leaves a queued_case in a queue, or several at once (select), all with the
-// ticket of one waiter. The other side finds one, claims the ticket, moves the value,
-// writes down how it ended, unlocks, and delivers.
+// ticket of one waiter. The other side finds one, claims the ticket, which says how the
+// wait ended, moves the value, unlocks, and delivers.
 //
 // CH1 A case is linked and unlinked under the lock of its channel. Its owner leaves no
 //     case behind: it unlinks by itself those that were not claimed, even when an

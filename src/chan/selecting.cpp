@@ -36,6 +36,7 @@ bool is_near(const select_case& c) noexcept {
 
 kept_cases::kept_cases(select_case* const* cases, std::size_t count) {
   times_.reserve(count);
+  channels_.reserve(count);  // nothing throws once a time has been changed
   for (std::size_t i = 0; i < count; ++i) {
     select_case& c = *cases[i];
     if (c.type == select_case::kind::waits) {

@@ -68,7 +68,7 @@ class selecting {
   bool has_prepared_cases() const noexcept;
 
   // --- a round
-  // Prepares it. Throws what a case's begin() throws.
+  // Prepares it. Throws what a case's begin() throws, and std::bad_alloc.
   void begin_round();
 
   // The limit of its wait, which a case's own deadline may end early: then another round

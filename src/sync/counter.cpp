@@ -76,8 +76,9 @@ constexpr case_table latch_case_table = wait_case<zero_wait>::table(wait_reason:
 
 bool wait(counter_core& c, bool is_latch, const wait_limit& limit) {
   return in_turn(limit, [&c, is_latch](const wait_limit& l) {
+    if (count_of(c) == 0) return true;
     select_case one(is_latch ? latch_case_table : wait_group_case_table, &c);
-    return take_or_wait(one, l, is_latch ? "latch::wait" : "wait_group::wait");
+    return wait_for_case(one, l, is_latch ? "latch::wait" : "wait_group::wait", caller::stoppable);
   });
 }
 

@@ -60,6 +60,7 @@ constexpr case_table permit_case_table = wait_case<permit_wait>::table(wait_reas
 bool acquire_permits(counter_core& s, std::int64_t n, const wait_limit& limit) {
   refuse_negative("vigil::semaphore::acquire: the number of permits", n);
   return in_turn(limit, [&s, n](const wait_limit& l) {
+    if (n == 0) return true;
     select_case one(permit_case_table, &s, n);
     return take_or_wait(one, l, "semaphore::acquire");
   });
@@ -67,6 +68,7 @@ bool acquire_permits(counter_core& s, std::int64_t n, const wait_limit& limit) {
 
 bool try_acquire_permits(counter_core& s, std::int64_t n) {
   refuse_negative("vigil::semaphore::try_acquire: the number of permits", n);
+  if (n == 0) return true;
   select_case one(permit_case_table, &s, n);
   return permit_case_table.look(one);
 }

@@ -24,6 +24,7 @@ case_look take_or_queue(select_case& c, bool over, const case_owner& owner) {
 }
 
 bool wait_for_case(select_case& c, const wait_limit& limit, const char* call, caller::mode m) {
+  if (limit.is_relative() && limit.is_over()) return false;  // reads no clock
   caller self(limit, m);
   case_owner owner = self.as_owner();
   if (m == caller::unstoppable) owner.may_not_wait = false;  // the caller has asked

@@ -16,7 +16,7 @@ enum class case_look : std::uint8_t { taken, over, refused, queued };
 // wait, queues it with a wait of the owner's. Throws what the case's enqueue() throws.
 case_look take_or_queue(select_case& c, bool over, const case_owner& owner);
 
-// The same as take_or_wait(), without the first look.
+// The same as take_or_wait(), for a caller that has looked.
 bool wait_for_case(select_case& c, const wait_limit& limit, const char* call, caller::mode m);
 
 // True if the case was taken, false if the limit has come. Throws as a wait does, and

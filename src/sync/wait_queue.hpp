@@ -38,7 +38,7 @@ namespace VIGIL_DETAIL {
 // The record that a waiter leaves in a queue. It lies on the waiter's stack.
 struct queued_wait : open_wait {
   bool linked = false;
-  bool is_case = false;  // of a select
+  bool is_case = false;  // made by wait_case: it cannot go back to the queue
   queued_wait* before = nullptr;
   queued_wait* after = nullptr;
   std::int64_t amount = 0;  // permits, for a semaphore

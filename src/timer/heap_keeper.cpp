@@ -189,11 +189,11 @@ std::uint64_t heap_keeper::counted(timer_event event) const noexcept {
 }
 
 std::uint64_t heap_keeper::pending() const noexcept {
-  const std::uint64_t n =
-      counted(timer_event::armed) - counted(timer_event::stopped) - counted(timer_event::fired);
-  // A timer armed on one worker and stopped on another may be counted as
-  // stopped first.
-  return n > UINT64_MAX / 2 ? 0 : n;
+  // In this order: what is armed and gone meanwhile counts as pending, not the reverse.
+  const std::uint64_t gone = counted(timer_event::stopped) + counted(timer_event::fired);
+  const std::uint64_t armed = counted(timer_event::armed);
+  // A timer armed on one worker and stopped on another may be counted as stopped first.
+  return armed < gone ? 0 : armed - gone;
 }
 
 // --- upkeep

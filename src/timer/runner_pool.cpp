@@ -47,15 +47,13 @@ void runner_pool::end() noexcept {
 
 fiber* runner_pool::take() noexcept {
   if (!with_.callbacks.has_one(startable())) return nullptr;
-  fiber* idle = nullptr;
   {
     const lock_guard guard(lock_);
-    idle = idle_.pop_front();
-  }
-  if (idle != nullptr) {
-    // Pairs with PK1 in worker::after(): it queues a runner that has not parked yet.
-    const auto before = idle->park_state.exchange(park_word::notified, order::acq_rel);
-    return before == park_word::parked ? idle : nullptr;
+    // Not one that is still on its stack: nobody but end() readies those in idle_, so a
+    // parked one stays so. Pairs with PK1 in worker::after().
+    const fiber* const f = idle_.front();
+    if (f != nullptr && f->park_state.load(order::acquire) == park_word::parked)
+      return idle_.pop_front();
   }
   std::size_t lacking = SIZE_MAX;
   try {

@@ -1,6 +1,7 @@
 #include "timer/stop_waiters.hpp"
 
 #include "base/clock_source.hpp"
+#include "machine/process_state.hpp"
 #include "sched/call/caller.hpp"
 #include "sched/wait/wake_list.hpp"
 #include "sched/worker/worker.hpp"
@@ -128,9 +129,9 @@ bool stop_waiters::wait(timer_record& t, const wait_limit& limit, const char* ca
   const bool may_give_up = gives_up_at < limit.as_deadline();
   caller self(may_give_up ? limit.until(gives_up_at) : limit);
   if (!in_handler && self.may_not_wait()) self.refuse(call);
+  if (!self.is_fiber()) process_check_fork(call);  // before the lock
   entry mine;
   mine.timer = &t;
-  self.open(mine);
   lock_.lock();
   t.must_ask.store(true);
   const std::uint64_t found = t.uses.fetch_or(timer_record::halted);
@@ -144,10 +145,11 @@ bool stop_waiters::wait(timer_record& t, const wait_limit& limit, const char* ca
       t.uses.fetch_and(~timer_record::halted);
       t.must_ask.store(false);
     }
-    mine.claim(outcome::value);
     lock_.unlock();
     return prevented;
   }
+  // Not before: a thread that claims an open ticket readies the fiber, which must park.
+  self.open(mine);
   entries_.push_back(mine);
   lock_.unlock();
   const outcome result = self.wait(mine.ticket, wait_reason::stop_and_wait, [&] {

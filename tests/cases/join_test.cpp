@@ -1,6 +1,8 @@
 // The case of a fiber's end.
 #include "cases/cases_test.hpp"
 
+#include <vigil/co.hpp>
+
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 using vigil::go;
@@ -14,7 +16,44 @@ using vigil::sleep_for;
 using vigil::spawn;
 using vigil::testing::settle;
 
+namespace {
+
+// Holds the one permit until its last owner lets go.
+std::shared_ptr<vigil::semaphore> permit_of(vigil::semaphore& sem) {
+  sem.acquire();
+  return {&sem, [](vigil::semaphore* s) { s->release(); }};
+}
+
+}  // namespace
+
 TEST_SUITE("join case") {
+  TEST_CASE("a value that the function does not take is gone before the call") {
+    in_virtual([] {
+      vigil::semaphore sem(1);
+      int calls = 0;
+      // Waits for ever if the permit is still there.
+      const auto needs_permit = [&] {
+        sem.acquire();
+        sem.release();
+        ++calls;
+      };
+      const auto back = make_channel<std::shared_ptr<vigil::semaphore>>(1);
+      back.send(permit_of(sem));
+      select(on_recv(back, needs_permit));
+      auto f = spawn([&] { return permit_of(sem); });
+      select(on_join(f, needs_permit));
+      auto t = spawn([](vigil::semaphore& s) -> vigil::task<std::shared_ptr<vigil::semaphore>> {
+        co_return permit_of(s);
+      }(sem));
+      select(on_join(t, needs_permit));
+      vigil::group_of<std::shared_ptr<vigil::semaphore>> g;
+      g.go([&] { return permit_of(sem); });
+      select(vigil::on_next(g, needs_permit));
+      g.wait();
+      CHECK(calls == 4);
+    });
+  }
+
   TEST_CASE("takes the result, as join() does, of a fiber that has ended or ends") {
     in_virtual([] {
       auto f = spawn([] { return 3; });

@@ -168,3 +168,19 @@ TEST_CASE("idle: main's worker leaves a callback to the worker that comes for it
     });
   });
 }
+
+TEST_CASE("idle: a runner is entered once it is off its stack") {
+  prove("idle: a callback that is posted as the runner of another one goes idle", [] {
+    when_others_sleep(2, [](vigil::runtime&) {
+      std::atomic<bool> first{false};
+      const vigil::channel<void> second = vigil::make_channel<void>();
+      {
+        const model::window w;
+        vigil::post([&] { first.store(true); });
+        busy_until(first);
+        vigil::post([second] { second.close(); });
+        second.recv();  // this worker looks for work
+      }
+    });
+  });
+}

@@ -156,6 +156,36 @@ TEST_CASE("claim: stop_and_wait comes back when no run is under way, and none wi
       model::enough();
     });
   });
+  prove("claim: a stop as stop_and_wait finds the run over readies nobody", [] {
+    gate g;
+    vigil::run(workers(3), [&] {
+      auto& idle = vigil::detail::current_scheduler()->idle();
+      auto t = vigil::after_func(0s, [&] { g.enter(); });
+      g.await();
+      const auto answers = vigil::make_channel<int>(1);
+      std::atomic<bool> begins{false};
+      auto f = vigil::spawn([&] {
+        begins.store(true);
+        try {
+          t.stop_and_wait();
+        } catch (const vigil::stopped&) {
+        }
+        const vigil::this_fiber::shield until_the_answer;
+        model::require(answers.recv() == 1, "the next wait ends by its own event alone");
+      });
+      {
+        const model::window w;
+        model::wait_until([&] { return begins.load(); });
+        g.open();
+        model::wait_until([&] { return idle.asleep() >= 1; });  // the run may be over
+        f.request_stop();
+        model::wait_until([&] { return idle.asleep() == 2; });
+      }
+      answers.send(1);
+      f.join();
+      model::enough();
+    });
+  });
   prove("claim: stop_and_wait on a plain thread against the end of the run", [] {
     gate g;
     run_with_outside_work(2, [&] {

@@ -179,7 +179,7 @@ struct once_core {
 };
 
 // The number of the calling fiber, or of a thread that runs none; never 0. No other has
-// it while that one lives.
+// it while that one lives (of fibers, not before 2^40 more have been started).
 VIGIL_API std::uint64_t caller_id() noexcept;
 
 // Returns true if the caller is to run the function and then call end_once(), false if it

@@ -149,7 +149,7 @@ class task_join_case : public select_case {
       of_->take();
       static_cast<void>(f_());
     } else {
-      hand_to(f_, of_->take());
+      detail::hand_to(f_, [this] { return of_->take(); });
     }
   }
 

@@ -15,12 +15,14 @@ namespace VIGIL_DETAIL {
 template <class F, class... Args>
 inline constexpr bool takes = std::is_invocable_v<F&, Args...>;
 
-// Calls f with the value, unless it takes none.
-template <class F, class V>
-void hand_to(F& f, V&& value) {
-  if constexpr (takes<F, V>) {
-    static_cast<void>(f(std::forward<V>(value)));
+// Calls f with the value that take() returns. If f takes none, the value is gone before
+// the call: it may hold what f waits for.
+template <class F, class Take>
+void hand_to(F& f, Take take) {
+  if constexpr (takes<F, decltype(take())>) {
+    static_cast<void>(f(take()));
   } else {
+    static_cast<void>(take());
     static_cast<void>(f());
   }
 }
@@ -56,7 +58,9 @@ class recv_case : public select_case {
 
   void prepare() noexcept { value = room_.room(); }
 
-  void taken() { hand_to(f_, room_.take(status)); }
+  void taken() {
+    detail::hand_to(f_, [this] { return room_.take(status); });
+  }
 
  private:
   [[no_unique_address]] Kept kept_;

@@ -75,7 +75,7 @@ class join_case : public select_case {
       core_access::take_result(*handle_);
       static_cast<void>(f_());
     } else {
-      hand_to(f_, core_access::take_result(*handle_));
+      detail::hand_to(f_, [this] { return core_access::take_result(*handle_); });
     }
   }
 
@@ -196,7 +196,7 @@ class results_case : public select_case {
 
   void taken() {
     finish(static_cast<group_core*>(object));
-    hand_to(f_, core_access::take_all(*group_));
+    detail::hand_to(f_, [this] { return core_access::take_all(*group_); });
   }
 
  private:
@@ -217,7 +217,9 @@ class next_case : public select_case {
 
   void prepare() noexcept {}
 
-  void taken() { hand_to(f_, core_access::take_next(*group_, value)); }
+  void taken() {
+    detail::hand_to(f_, [this] { return core_access::take_next(*group_, value); });
+  }
 
  private:
   group_of<T>* group_;

@@ -201,16 +201,15 @@ outcome run_end::wait_for_end(fiber& self, end_wait awaited, nanos deadline) noe
   lock_.lock();
   if (awaited == end_wait::grace) deadline = grace_until();
   awaited_ = awaited;
-  ticket_ = self.self.open(for_all);
-  waiting_ = &self.self;
   sched_.ending.listen(true);
   outcome result = outcome::value;
   if (end_has_come()) {
-    self.self.claim(ticket_, outcome::value);
     lock_.unlock();
   } else {
     const wait_reason reason = for_all ? wait_reason::all_done : wait_reason::shutdown;
-    const ticket opened = ticket_;
+    // Not before: a thread that claims an open ticket readies the fiber, which must park.
+    const ticket opened = ticket_ = self.self.open(for_all);
+    waiting_ = &self.self;
     lock_.unlock();
     try {
       result = wait(self, opened, reason, detail::until(deadline), for_all);

@@ -56,8 +56,7 @@ class timer_seam {
   virtual bool has_callbacks() const noexcept = 0;
   // A fiber that will run one or more, to be entered at once; nullptr if there is none.
   virtual fiber* take_runner() noexcept = 0;
-  // Lets the functions run that the fiber has deferred. Caller: the fiber itself, which
-  // may hold locks of a lower rank than the queue of callbacks.
+  // Lets the functions run that the fiber has deferred. Caller: the fiber itself.
   virtual void release_deferred(fiber& f) noexcept = 0;
   // --- a run begins; caller: the thread that calls run()
   // Makes the timer fiber and the reserved runner. Throws as make_fiber does.

@@ -22,8 +22,7 @@ namespace VIGIL_DETAIL {
 // one may have to.
 enum class leaving : std::uint8_t { waits, yields, was_served };
 
-// The caller may hold the spinlock of the place at which the fiber waits, for the reason
-// `why`.
+// `why`: the reason of the wait, if it is one.
 using park_check = void (*)(const fiber& self, leaving how, wait_reason why) noexcept;
 
 // nullptr: none is installed. One that is stays for ever.

@@ -167,7 +167,7 @@ class worker {
   void stop_looking() noexcept;
 
   void leave_for(fiber* next, after_switch step) noexcept;
-  void after(fiber& f) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS;
+  void after(fiber& f) noexcept;
 
   thread_side* side_ = nullptr;  // on the stack of run()
   fiber* left_ = nullptr;        // handed over, and waits for arrived()
