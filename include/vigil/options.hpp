@@ -260,10 +260,12 @@ struct options {
   // worker for ever. docs/guide/fibers.md tells which calls.
   std::uint32_t turn_budget = 256;
 
-  // For debugging: names, on standard error, a fiber that keeps its worker longer than
-  // this between two switches: once, with the place where it was started; a callback once
-  // for each such place. Measured in real time, even on virtual time. Zero or negative
-  // means off. It costs one look at the clock for each switch.
+  // For debugging: names, on standard error, a fiber or a callback that keeps its worker
+  // longer than this between two switches, while it still does: once for each place where
+  // such a one was started, up to 256 places. One that keeps it half as long again is
+  // named for certain, on a machine that has a processor free for a look each quarter of
+  // this, or each half millisecond. Measured in real time, even on virtual time. Zero or
+  // negative means off. It costs a switch nothing.
   std::chrono::nanoseconds slow_fiber{0};
 
   // If no worker has switched for this long although a timer is due or a fiber is ready,

@@ -37,7 +37,6 @@ enum class lock_rank : unsigned char {
   idle,           // which workers sleep, and until when
   watch,          // the timer of a watch that has one
   records,        // free lists of type-stable records
-  slow_fiber,     // what options::slow_fiber has noted
   events,         // the flight recorder, for threads that are not workers
   last = events,
 };

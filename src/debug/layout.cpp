@@ -124,7 +124,7 @@ struct debug_layout {
     VIGIL_VALUE(fiber_core::live_magic);
     VIGIL_OFFSET(fiber_core, magic);
     VIGIL_OFFSET(fiber_core, side.resume_at_);
-    VIGIL_OFFSET(fiber_core, turns.has_run);
+    VIGIL_OFFSET(fiber_core, has_run);
     VIGIL_OFFSET(fiber_core, state);
     VIGIL_OFFSET(fiber_core, role);
     VIGIL_OFFSET(fiber_core, pinned);

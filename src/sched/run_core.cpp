@@ -4,15 +4,14 @@
 
 #include "base/words.hpp"
 #include "sched/overseer/overseer.hpp"
+#include "sched/overseer/slow_fiber.hpp"
 #include "sched/overseer/stuck_watch.hpp"
 #include "sched/process/process.hpp"
 #include "sched/process/process_fork.hpp"
-#include "sched/worker/slow_fiber.hpp"
 
 #include <vigil/error.hpp>
 
 #include <cstdio>
-#include <memory>
 #include <new>
 #include <optional>
 #include <string>
@@ -77,24 +76,13 @@ class watched_run {
  public:
   explicit watched_run(run_core& s) : sched_(s), workers_(s.workers()) {
     const scheduler_options& settings = s.settings();
-    if (settings.slow_fiber.count() > 0)
-      slow_ = std::make_unique<slow_fibers>(settings.slow_fiber.count(), workers_.size());
+    if (settings.slow_fiber.count() > 0) slow_.emplace(s, settings.slow_fiber.count());
     if (settings.stuck_limit.count() > 0 && !s.clock.is_virtual())
       stuck_.emplace(s, settings.stuck_limit.count());
     const nanos now = monotonic_now();
-    for (const auto& w : workers_) {
-      w->ran.begin(w->counters.switches.get(), now);
-      w->stretches.set(slow_.get());
-    }
-  }
-
-  ~watched_run() {
     for (const auto& w : workers_)
-      w->stretches.set(nullptr);
+      w->ran.begin(w->counters.stretch(), now);
   }
-
-  watched_run(const watched_run&) = delete;
-  watched_run& operator=(const watched_run&) = delete;
 
   // Starts the overseer, which looks at the workers, their work and the timers at once.
   // Throws std::system_error.
@@ -103,14 +91,14 @@ class watched_run {
     const bool stacks_cool = settings.warm_stacks != 0 && !sched_.clock.is_virtual();
     // A guest keeps to its host's thread, and lets its stacks cool when it rests.
     if (stuck_ || slow_ || (stacks_cool && !settings.is_guest) || workers_.size() > 1) {
-      overseer_.emplace(sched_, stuck_ ? &*stuck_ : nullptr, slow_.get());
+      overseer_.emplace(sched_, stuck_ ? &*stuck_ : nullptr, slow_ ? &*slow_ : nullptr);
     }
   }
 
  private:
   run_core& sched_;
   worker_list& workers_;
-  std::unique_ptr<slow_fibers> slow_;
+  std::optional<slow_fibers> slow_;
   std::optional<stuck_watch> stuck_;
   std::optional<overseer> overseer_;
 };

@@ -1,6 +1,7 @@
 // How a program dies: the message names the fiber, the place and the remedy.
 #include "runtime/with_workers.hpp"
 #include "support/child.hpp"
+#include "support/error_output.hpp"
 #include "support/handler_watch.hpp"
 #include "support/in_runtime.hpp"
 
@@ -143,6 +144,8 @@ TEST_SUITE("a fiber's name") {
     // The handle is there before its fiber begins if one worker runs both.
     vigil::options o = with_workers(what == "handle" ? 1 : 2);
     if (what == "slow") o.slow_fiber = 1ns;
+    std::optional<error_output> said;  // an abort may cut it off
+    if (what == "slow") said.emplace();
     o.stop_limit = 0s;
     vigil::run(o, [&] {
       if (what == "uncaught") {
@@ -152,7 +155,12 @@ TEST_SUITE("a fiber's name") {
         });
       }
       if (what == "detached") spawn(named, [] { throw std::runtime_error("planted"); }).detach();
-      if (what == "slow") spawn(named, [] { vigil::this_fiber::yield(); }).join();
+      if (what == "slow") {
+        spawn(named, [&] {
+          while (!said->has(", started at " __FILE__)) {
+          }
+        }).join();
+      }
       if (what == "no_park") {
         spawn(named, [] {
           const vigil::this_fiber::no_park held;

@@ -1,5 +1,6 @@
 // options::slow_fiber names the fiber that keeps a worker, once.
 #include "support/child.hpp"
+#include "support/error_output.hpp"
 #include "support/in_runtime.hpp"
 #include "support/note.hpp"
 #include "support/text_of.hpp"
@@ -7,7 +8,6 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -26,89 +26,57 @@ vigil::options watched() {
   return o;
 }
 
-// Scans what this process writes to its standard error, and passes it on.
-class error_output {
- public:
-  error_output() : kept_(::dup(2)) {
-    if (kept_ < 0 || ::pipe(ends_) != 0 || ::dup2(ends_[1], 2) < 0) std::abort();
-  }
-
-  // Returns once the text has been written; from then on nothing is passed on.
-  void wait_for(const char* text) {
-    while (seen_.find(text) == std::string::npos)
-      if (!pass_on()) std::abort();
-    ::dup2(kept_, 2);
-    ::close(ends_[1]);
-    while (pass_on()) {
-    }
-  }
-
- private:
-  bool pass_on() {
-    char some[256];
-    const ssize_t n = ::read(ends_[0], some, sizeof some);
-    if (n <= 0) return false;
-    seen_.append(some, static_cast<std::size_t>(n));
-    return ::write(kept_, some, static_cast<std::size_t>(n)) == n;
-  }
-
-  int kept_;
-  int ends_[2];
-  std::string seen_;
-};
+// Keeps the thread until a report has written the text.
+void block_until(error_output& said, const char* text) {
+  while (!said.has(text))
+    std::this_thread::sleep_for(1ms);
+}
 
 }  // namespace
 
 TEST_SUITE("slow_fiber") {
-  // All of these use real time: slow_fiber is about how long a system thread is kept. The
-  // pauses block on purpose, for longer than the limit; one that lasts longer still is
-  // named too.
+  // All of these use real time: slow_fiber is about how long a system thread is kept.
+  // They block their threads on purpose, until the report is there.
   TEST_CASE("child: blocks its thread in four ways" * doctest::skip()) {
-    vigil::run(watched(), [] {
-      auto sleeps = vigil::spawn({.name = "sleeps"}, [] {
-        for (int i = 0; i < 3; ++i) {
-          std::this_thread::sleep_for(30ms);  // blocks on purpose, beyond the limit
+    error_output said;
+    vigil::run(watched(), [&] {
+      for (int i = 0; i < 3; ++i) {
+        vigil::spawn({.name = "sleeps"}, [&] {
+          block_until(said, "(sleeps)");
           vigil::this_fiber::yield();
-          vigil::sleep_for(1us);
-        }
-      });
-      sleeps.join();
+          std::this_thread::sleep_for(30ms);  // too long once more: it is not named again
+        }).join();
+      }
       int ends[2];
-      if (::pipe(ends) != 0) return;
-      std::atomic<bool> reading{false};
+      if (::pipe(ends) != 0) std::abort();
       std::thread writer([&] {
-        reading.wait(false);
-        std::this_thread::sleep_for(30ms);  // keeps the reader blocked, on purpose
+        block_until(said, "(reads)");
         if (::write(ends[1], "x", 1) != 1) std::abort();
       });
-      auto reads = vigil::spawn({.name = "reads"}, [&] {
-        reading = true;
-        reading.notify_one();
+      vigil::spawn({.name = "reads"}, [&] {
         char c = 0;
         if (::read(ends[0], &c, 1) != 1) std::abort();
-      });
-      reads.join();
+      }).join();
       writer.join();
       std::mutex m;
       std::atomic<bool> held{false};
-      std::atomic<bool> locking{false};
       std::thread holder([&] {
         const std::lock_guard guard(m);
         held = true;
-        locking.wait(false);
-        std::this_thread::sleep_for(30ms);
+        block_until(said, "(locks)");
       });
       while (!held)
         vigil::sleep_for(100us);
-      auto locks = vigil::spawn({.name = "locks"}, [&] {
-        locking = true;
-        locking.notify_one();
-        const std::lock_guard guard(m);
-      });
-      locks.join();
+      vigil::spawn({.name = "locks"}, [&] { const std::lock_guard guard(m); }).join();
       holder.join();
-      auto t = vigil::every(1ms, [] { std::this_thread::sleep_for(20ms); });
-      vigil::sleep_for(100ms);
+      std::atomic<int> runs{0};
+      auto t = vigil::every(1ms, [&] {
+        block_until(said, "(callbacks), started at " __FILE__);
+        std::this_thread::sleep_for(20ms);
+        ++runs;
+      });
+      while (runs < 3)
+        vigil::sleep_for(1ms);
       t.stop_and_wait();
     });
   }
@@ -132,21 +100,11 @@ TEST_SUITE("slow_fiber") {
     vigil::options o = watched();
     o.workers = 1;
     o.stop_limit = 0s;
-    std::atomic<bool> begun{false};
-    std::atomic<bool> stuck{true};
     error_output said;
-    std::thread rescue([&] {
-      begun.wait(false);
-      said.wait_for("and still does");
-      stuck = false;
-    });
     vigil::run(o, [&] {
-      begun = true;
-      begun.notify_one();
-      while (stuck) {
+      while (!said.has("and still does")) {
       }
     });
-    rescue.join();
   }
 
   TEST_CASE("names a fiber that does not come back while it is still busy, once") {

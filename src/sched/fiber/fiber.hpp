@@ -80,13 +80,6 @@ struct fiber_local_slot {
 
 class timer_record;
 
-// Whether the fiber has begun, and whether slow_fibers has named it. Touched by its
-// worker and by the fiber itself.
-struct fiber_turns {
-  bool has_run = false;
-  bool named_slow = false;
-};
-
 // A fiber's present wait. Others decide by it: the end of a run, and the search for stuck
 // fibers. Written by the fiber before it leaves its worker: a reader that has acquired
 // `state` finds this wait, any other reader some wait of the fiber's.
@@ -196,10 +189,10 @@ class fiber_core {
   atomic<fiber_state> state{fiber_state::made};
   fiber_role role = fiber_role::user;
   bool starts_for_events = false;  // each fiber it starts is as if an event had readied it
-  fiber_turns turns;
-  nanos queued_at = 0;         // if it is one of those that are timed: when it became ready
-  worker* pinned = nullptr;    // the only worker that may run it
-  fiber_core* next = nullptr;  // in a chain of ready fibers
+  bool has_run = false;            // its first instruction has run
+  nanos queued_at = 0;             // if it is one of those that are timed: when it became ready
+  worker* pinned = nullptr;        // the only worker that may run it
+  fiber_core* next = nullptr;      // in a chain of ready fibers
 
   // --- waiting
   waiter self{*this};

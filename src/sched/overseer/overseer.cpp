@@ -5,8 +5,8 @@
 #include "machine/stack.hpp"
 #include "machine/without_signals.hpp"
 #include "sched/idle/tuning.hpp"
+#include "sched/overseer/slow_fiber.hpp"
 #include "sched/overseer/stuck_watch.hpp"
-#include "sched/worker/slow_fiber.hpp"
 
 #include <algorithm>
 #include <system_error>
@@ -101,7 +101,7 @@ void overseer::body() noexcept {
     const nanos now = monotonic_now();
     nanos until = look_at_left(now);
     if (stuck_ != nullptr && by_.attends()) until = std::min(until, stuck_->look(now));
-    if (slow_ != nullptr) until = std::min(until, slow_->look_at_all(now));
+    if (slow_ != nullptr) until = std::min(until, slow_->look(now));
     while (!decay_stacks()) {
     }
     const decay_attendant decay;

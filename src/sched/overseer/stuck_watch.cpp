@@ -18,15 +18,14 @@ constexpr nanos longest_tick = 500'000'000;
 // One is not enough: a program that wakes once a second would ring each time.
 constexpr int ticks_kept = 8;  // 4 s, unless the limit is below 2 s
 
-// Looks at each worker's count of switches, for the bounds of its present run,
-// and returns their sum.
+// Looks at each worker's counts, for the bounds of its present stretch, and returns the
+// sum of their switches.
 std::uint64_t look_at_runs(const worker_list& workers, nanos now) noexcept {
   std::uint64_t sum = 0;
   for (const auto& w : workers) {
-    const unsigned long switches = w->counters.switches.get();
     run_bounds::span unused;
-    w->ran.look(switches, now, unused);
-    sum += switches;
+    w->ran.look(w->counters.stretch(), now, unused);
+    sum += w->counters.switches.get();
   }
   return sum;
 }

@@ -5,6 +5,7 @@
 #include "sched/fiber/fiber_words.hpp"
 #include "sched/report/dump_extension.hpp"
 #include "sched/report/process_dump.hpp"
+#include "sched/worker/running_runtimes.hpp"
 #include "sched/worker/scheduler.hpp"
 
 #include <algorithm>
@@ -106,7 +107,7 @@ void dump_fiber(dump_writer& out, const fiber_snapshot& s, const object_text& ob
 
 bool has_run_for(const scheduler& s, const fiber& f, run_bounds::span& out) noexcept {
   for (const auto& w : s.workers()) {
-    if (current_of(*w) == &f) return w->ran.look(w->counters.switches.get(), monotonic_now(), out);
+    if (current_of(*w) == &f) return w->ran.look(w->counters.stretch(), monotonic_now(), out);
   }
   return false;
 }
@@ -133,6 +134,27 @@ void dump_running(dump_writer& out, const scheduler& s) noexcept {
   c.running_on = &s;
   const slab_hold hold;
   for_each_stack_in_use(&visit_stack, &c);
+}
+
+bool snapshot_of_running(const worker& w, fiber_snapshot& s) noexcept {
+  struct wanted {
+    const fiber* runs;
+    fiber_snapshot& s;
+    bool found = false;
+  } one{current_of(w), s};
+
+  handlers_inside.fetch_add(1);
+  {
+    const slab_hold hold;
+    for_each_stack_in_use(
+        [](const stack& where, void* argument) noexcept {
+          auto& it = *static_cast<wanted*>(argument);
+          if (control_block(where) == it.runs) it.found = take_snapshot(where, it.s);
+        },
+        &one);
+  }
+  handlers_inside.fetch_sub(1);
+  return one.found;
 }
 
 void dump_runtime(dump_writer& out, const scheduler& s, bool with_tasks) noexcept {

@@ -16,6 +16,7 @@
 namespace VIGIL_DETAIL {
 
 class scheduler;
+class worker;
 
 // More fibers than anybody reads; the rest are only counted.
 inline constexpr std::size_t fibers_shown_at_most = 10'000;
@@ -23,6 +24,10 @@ inline constexpr std::size_t fibers_shown_at_most = 10'000;
 void dump_fibers(dump_writer& out) noexcept;
 // Its running fibers alone.
 void dump_running(dump_writer& out, const scheduler& s) noexcept;
+
+// Copies the fiber that w runs at this moment. False if there is none, or another one by
+// now. Not in a signal handler.
+bool snapshot_of_running(const worker& w, fiber_snapshot& s) noexcept;
 
 // Writes which object a fiber waits for, to follow the reason.
 struct object_text {

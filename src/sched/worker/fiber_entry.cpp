@@ -48,7 +48,7 @@ void run_open(fiber& self) {
 void fiber_entry(void* argument) {
   auto& self = *static_cast<fiber*>(argument);
   worker::arrived();
-  self.turns.has_run = true;
+  self.has_run = true;
   const bool is_ours = self.role == fiber_role::runner || self.role == fiber_role::timer;
   const bool is_detached = self.life.handle.load() == handle_state::detached;
   if (is_ours || (is_detached && self.ending.on_unhandled == nullptr)) {

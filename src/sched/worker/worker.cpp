@@ -24,6 +24,22 @@ struct exit_watch {
 
 thread_local exit_watch this_exit_watch;
 
+left_by way_of(after_switch step) noexcept {
+  switch (step) {
+    case after_switch::nothing:
+      break;
+    case after_switch::park:
+    case after_switch::park_timer_fiber:
+      return left_by::park;
+    case after_switch::yield:
+    case after_switch::timer_fiber_turn:
+      return left_by::yield;
+    case after_switch::end:
+      return left_by::end;
+  }
+  return left_by::none;
+}
+
 }  // namespace
 
 __attribute__((noinline)) worker* current_worker() noexcept {
@@ -52,7 +68,6 @@ worker::worker(scheduler& owner, unsigned number)
       index(number),
       counters(owner.settings().recorder_events.value_or(0), owner.clock),
       budget(owner.settings().turn_budget),
-      stretches(counters.log),
       idler(owner, inbox_, turns_, counters),
       lone_(owner.settings().workers == 1),
       by_seed_(owner.clock.is_virtual() ? std::make_unique<seeded_order>(owner.dice()) : nullptr),
@@ -249,7 +264,7 @@ bool worker::nothing_else() noexcept {
   // later.
   f.runs.store(f.runs.load(order::relaxed) + 1, order::release);
   order_plain_memory();
-  new_stretch(left_);
+  record_stretch(left_);
   counters.queued.end(f);
 }
 
@@ -257,8 +272,21 @@ void worker::enter(fiber& f) noexcept {
   about_to_run(f);
   detail::enter(*side_, f.side);
   fiber& last = *std::exchange(current, nullptr);
-  new_stretch(&last);
+  record_stretch(&last);
   after(last);
+}
+
+void worker::write_stretch(const fiber* left) noexcept {
+  departure how;
+  if (left != nullptr) how.how = way_of(after_);
+  // ordering: its own worker reads it.
+  if (how.how == left_by::park)
+    how.reason = static_cast<std::uint8_t>(left->present.reason.load(order::relaxed));
+  if (current != nullptr) {
+    counters.log.run(current->identity, current->role == fiber_role::runner, how);
+  } else {
+    counters.log.leave(left->identity, how);
+  }
 }
 
 void worker::leave_to(after_switch step) noexcept {

@@ -24,7 +24,6 @@
 #include "sched/worker/clock_turns.hpp"
 #include "sched/worker/idler.hpp"
 #include "sched/worker/run_bounds.hpp"
-#include "sched/worker/stretch_notes.hpp"
 #include "sched/worker/turn_budget.hpp"
 #include "sched/worker/worker_counters.hpp"
 
@@ -68,11 +67,10 @@ class worker {
   // The next yield looks at the clock, though the last look may have been just before.
   void read_clock_next() noexcept { turns_.read_clock_next(); }
 
-  // The fiber that runs here begins a new stretch, or none runs here now. `left` has left
-  // for it.
-  void new_stretch(const fiber* left = nullptr) noexcept {
-    if (stretches.are_wanted()) [[unlikely]]
-      stretches.note(index, current, left, after_);
+  // The fiber that runs here begins a new stretch without a switch (worker_counters).
+  void new_stretch() noexcept {
+    counters.stretches.add();
+    record_stretch(nullptr);
   }
 
   // The value of std::uncaught_exceptions() for the fiber that runs here.
@@ -133,7 +131,6 @@ class worker {
   fiber* current = nullptr;
   worker_counters counters;
   turn_budget budget;
-  stretch_notes stretches;
   stack_cache stacks;
   record_pool::cache wait_records;      // of the timer layer
   record_pool::cache callback_records;  // of the timer layer
@@ -165,6 +162,15 @@ class worker {
   void enter(fiber& f) noexcept;
   void about_to_run(fiber& f) noexcept;
   void stop_looking() noexcept;
+
+  // Tells the flight recorder, if it is on, that `current` runs now, or none, since
+  // `left` has left.
+  void record_stretch(const fiber* left) noexcept {
+    if (counters.log.is_on()) [[unlikely]]
+      write_stretch(left);
+  }
+
+  void write_stretch(const fiber* left) noexcept;
 
   void leave_for(fiber* next, after_switch step) noexcept;
   void after(fiber& f) noexcept;

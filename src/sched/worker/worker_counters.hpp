@@ -16,6 +16,7 @@ struct worker_counters {
 
   own_counter fibers_started;
   own_counter switches;
+  own_counter stretches;  // that began without a switch: of a callback, or after a yield
   own_counter steals;
   own_counter sleeps_begun;
   own_counter sleeps_ended;
@@ -24,6 +25,10 @@ struct worker_counters {
   own_counter wakes_needless;
   event_log log;
   queue_delays queued;
+
+  // The number of the present stretch: a fiber's, from a switch or a callback to the
+  // next. If two reads agree, none has begun in between, since neither part goes down.
+  unsigned long stretch() const noexcept { return switches.get() + stretches.get(); }
 };
 
 }  // namespace VIGIL_DETAIL
