@@ -8,7 +8,6 @@
 #include <vigil/blocking.hpp>
 #include <vigil/error.hpp>
 
-#include <cstring>
 #include <exception>
 #include <memory>
 #include <new>
@@ -80,8 +79,7 @@ bool run_blocking(side_pool* given,
   job.sched = &sched;
   job.pool = &pool;
   job.since = detail::monotonic_now();
-  job.fiber_id = f.identity.id;
-  std::memcpy(job.fiber_name, f.identity.name, sizeof job.fiber_name);
+  job.by = f.identity;
   job.from = from;
   pool.prepare();
   self.open(job.waits);

@@ -246,7 +246,7 @@ void side_pool::body(place& here, std::size_t number) noexcept {
 
 void side_pool::run(side_job& job, int thread) noexcept {
   shared_event_log& events = *job.sched->events_outside;
-  events.write(event_kind::call_begins, job.fiber_id);
+  events.write(event_kind::call_begins, job.by.id);
   const nanos began = monotonic_now();
   {
     const users_code runs;
@@ -256,7 +256,7 @@ void side_pool::run(side_job& job, int thread) noexcept {
     job.table->run(job.record);
     job.thread.store(side_job::has_returned, order::release);  // ordering: as above
   }
-  events.write(event_kind::call_ends, job.fiber_id);
+  events.write(event_kind::call_ends, job.by.id);
   const nanos ended = monotonic_now();
   {
     const lock_guard guard(lock_);

@@ -1,5 +1,4 @@
-#include "sched/report/fiber_dump.hpp"
-#include "sched/report/process_dump.hpp"
+#include "sched/report/dump.hpp"
 
 #include <vigil/debug.hpp>
 

@@ -195,7 +195,7 @@ void write_birth(dump_writer& out, const shown_birth& b, bool with_addresses) no
     out.text(" of ").file(b.file);
   }
   if (with_addresses) {
-    out.text(" at 0x").hex(reinterpret_cast<std::uintptr_t>(b.address));
+    out.text(" at 0x").number(reinterpret_cast<std::uintptr_t>(b.address), 16);
   }
 }
 

@@ -2,8 +2,7 @@
 
 #include "inspect/running_frames.hpp"
 #include "inspect/task_walk.hpp"
-#include "sched/report/fiber_dump.hpp"
-#include "sched/report/process_dump.hpp"
+#include "sched/report/dump.hpp"
 #include "sched/worker/running_runtimes.hpp"
 
 #include <algorithm>
@@ -124,8 +123,7 @@ class collector {
 
   void read_frames_of(const stack& where, const fiber_snapshot& s) {
     if (s.state == fiber_state::running) {
-      const int thread = process_thread_that_runs(s.sched, *control_block(where));
-      read_running_frames(where, s, thread, room_.get(), frames_);
+      read_running_frames(where, s, s.thread, room_.get(), frames_);
     } else {
       read_parked_frames(where, s, room_.get(), frames_);
     }

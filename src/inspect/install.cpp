@@ -9,9 +9,8 @@
 #include "inspect/report.hpp"
 #include "inspect/running_frames.hpp"
 #include "inspect/symbols.hpp"
+#include "sched/report/dump.hpp"
 #include "sched/report/dump_extension.hpp"
-#include "sched/report/fiber_dump.hpp"
-#include "sched/report/process_dump.hpp"
 #include "sync/lock_watch.hpp"
 
 #include <vigil/detail/sync_core.hpp>

@@ -3,9 +3,8 @@
 #include "base/foreign_memory.hpp"
 #include "inspect/json_text.hpp"
 #include "inspect/task_walk.hpp"
-#include "sched/report/fiber_dump.hpp"
+#include "sched/report/dump.hpp"
 #include "sched/report/fiber_snapshot.hpp"
-#include "sched/report/process_dump.hpp"
 #include "sched/worker/running_runtimes.hpp"
 #include "sched/worker/scheduler.hpp"
 #include "timer/timer_service.hpp"
@@ -129,7 +128,7 @@ class survey {
     if (!take_snapshot(where, s)) return;
     if (s.role != fiber_role::user && s.role != fiber_role::main) return;
     for (std::size_t i = 0; i < runtimes_.size(); ++i) {
-      if (runtimes_[i].sched == s.sched) return count(where, s, i);
+      if (runtimes_[i].sched == s.sched) return count(s, i);
     }
   }
 
@@ -154,11 +153,11 @@ class survey {
     tasks_.running += all.running;
   }
 
-  void count(const stack& where, const fiber_snapshot& s, std::size_t runtime) {
+  void count(const fiber_snapshot& s, std::size_t runtime) {
     ++fibers_;
     add_to(fiber_groups_, s, runtime);
     if (s.state == fiber_state::parked && s.until != never) add_wait({runtime, s.until - s.now, s});
-    if (s.state == fiber_state::running) place(where, s, runtimes_[runtime]);
+    if (s.state == fiber_state::running) place(s, runtimes_[runtime]);
   }
 
   static void add_to(group_map& groups, const fiber_snapshot& s, std::size_t runtime) {
@@ -186,10 +185,9 @@ class survey {
   }
 
   // A fiber that has just left its worker is left out.
-  static void place(const stack& where, const fiber_snapshot& s, observed_runtime& r) {
-    const int thread = process_thread_that_runs(s.sched, *control_block(where));
+  static void place(const fiber_snapshot& s, observed_runtime& r) {
     for (worker_facts& w : r.workers) {
-      if (thread == 0 || w.thread != thread) continue;
+      if (s.thread == 0 || w.thread != s.thread) continue;
       w.runs_one = true;
       w.one = s;
     }

@@ -11,9 +11,9 @@ namespace {
 void write_plain_place(dump_writer& out, std::uintptr_t place, named_builds& builds) noexcept {
   if (const code_module* const m = builds.find(place)) {
     builds.name(out, *m);
-    out.text("    at ? (").file(m->path).text("+0x").hex(m->offset).text(")\n");
+    out.text("    at ? (").file(m->path).text("+0x").number(m->offset, 16).text(")\n");
   } else {
-    out.text("    at ? (0x").hex(place).text(")\n");
+    out.text("    at ? (0x").number(place, 16).text(")\n");
   }
 }
 
@@ -38,7 +38,7 @@ void named_builds::name(dump_writer& out, const code_module& m) noexcept {
   if (id.size == 0) return;
   out.text("    (build ");
   for (std::size_t i = 0; i < id.size; ++i)
-    out.hex(id.bytes[i] >> 4).hex(id.bytes[i] & 0xf);
+    out.number(id.bytes[i] >> 4, 16).number(id.bytes[i] & 0xf, 16);
   out.text(" of ").file(m.path).text(")\n");
 }
 

@@ -1,7 +1,7 @@
 #include "base/foreign_memory.hpp"
 #include "inspect/report.hpp"
 #include "inspect/symbols.hpp"
-#include "sched/report/fiber_dump.hpp"
+#include "sched/report/dump.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -23,21 +23,19 @@ void write_place(dump_writer& out, const code_place& p) {
     if (i + 1 < p.functions.size()) {
       out.text(" [inlined]\n");
     } else if (!p.module.empty()) {
-      out.text(" (").file(p.module.c_str()).text("+0x").hex(p.offset).text(")\n");
+      out.text(" (").file(p.module.c_str()).text("+0x").number(p.offset, 16).text(")\n");
     } else {
-      out.text(" (0x").hex(p.offset).text(")\n");
+      out.text(" (0x").number(p.offset, 16).text(")\n");
     }
   }
 }
 
-struct awaited_text {
-  const awaited_object& object;
-  bool with_addresses;
-};
-
-void write_object(dump_writer& out, const void* argument) noexcept {
-  const auto& a = *static_cast<const awaited_text*>(argument);
-  write_awaited(out, a.object, a.with_addresses);
+void write_line(dump_writer& out,
+                const fiber_snapshot& s,
+                const awaited_object& awaited,
+                bool with_addresses) {
+  const auto object = [&] { write_awaited(out, awaited, with_addresses); };
+  dump_fiber(out, s, object);
 }
 
 void write_group(dump_writer& out,
@@ -55,8 +53,7 @@ void write_group(dump_writer& out,
   const std::size_t lines = has_frames ? std::min(order.size(), lines_at_most) : order.size();
   for (std::size_t i = 0; i < lines; ++i) {
     const reported_fiber& f = *order[i];
-    const awaited_text awaited{f.awaited, with_addresses};
-    dump_fiber(out, f.shown, {&write_object, &awaited});
+    write_line(out, f.shown, f.awaited, with_addresses);
   }
   if (order.size() > lines) {
     out.text("... and ").number(order.size() - lines).text(" more with these frames\n");
@@ -99,10 +96,8 @@ void write_tasks(dump_writer& out,
                  bool with_addresses) {
   for (const task_group& g : grouped(r.tasks)) {
     const std::size_t lines = std::min(g.size(), at_most);
-    for (std::size_t i = 0; i < lines; ++i) {
-      const awaited_text awaited{g[i]->awaited, with_addresses};
-      dump_fiber(out, g[i]->shown, {&write_object, &awaited});
-    }
+    for (std::size_t i = 0; i < lines; ++i)
+      write_line(out, g[i]->shown, g[i]->awaited, with_addresses);
     if (g.size() > lines) {
       out.text("... and ").number(g.size() - lines);
       out.text(" more that were started there and wait so\n");

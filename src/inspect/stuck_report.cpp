@@ -5,7 +5,7 @@
 #include "inspect/stuck_fibers.hpp"
 #include "inspect/symbols.hpp"
 #include "inspect/wait_ways.hpp"
-#include "sched/report/fiber_dump.hpp"
+#include "sched/report/dump.hpp"
 #include "sched/worker/running_runtimes.hpp"
 #include "sched/worker/scheduler.hpp"
 
@@ -53,10 +53,6 @@ void write_open_way(dump_writer& out, const waiting_fiber& f) {
   }
 }
 
-void write_waited_object(dump_writer& out, const void* argument) noexcept {
-  write_awaited(out, *static_cast<const awaited_object*>(argument), false);
-}
-
 // False if the fiber has moved on.
 bool describe(const waiting_fiber& f,
               bool is_certain,
@@ -73,7 +69,8 @@ bool describe(const waiting_fiber& f,
   out.id = s.id;
   out.name = s.name;
   dump_writer to(out.text);
-  dump_fiber(to, s, {&write_waited_object, &o});
+  const auto object = [&] { write_awaited(to, o, false); };
+  dump_fiber(to, s, object);
   if (!is_certain) write_open_way(to, f);
   write_frames(to, frames, names);
   to.flush();

@@ -4,7 +4,7 @@
 #include "io/outside_wait.hpp"
 #include "sched/call/caller.hpp"
 #include "sched/fiber/fiber_words.hpp"
-#include "sched/report/fiber_dump.hpp"
+#include "sched/report/dump.hpp"
 #include "sched/worker/dump_note.hpp"
 
 #include <vigil/error.hpp>

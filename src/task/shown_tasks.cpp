@@ -1,18 +1,12 @@
 #include "task/shown_tasks.hpp"
 
+#include "sched/report/dump.hpp"
 #include "sched/report/dump_writer.hpp"
-#include "sched/report/fiber_dump.hpp"
 #include "task/task_service.hpp"
 
 #include <algorithm>
 
 namespace VIGIL_DETAIL {
-
-namespace {
-
-void write_nothing(dump_writer&, const void*) noexcept {}
-
-}  // namespace
 
 // Copies a few under each hold of the lock: the reader of the text may be slow.
 void task_service::write(dump_writer& out) noexcept {
@@ -25,8 +19,9 @@ void task_service::write(dump_writer& out) noexcept {
       out.text("tasks: another thread is changing their list; try again\n");
       return;
     }
+    const auto no_object = [] {};
     for (std::size_t i = 0; i < tasks.copied; ++i)
-      dump_fiber(out, some[i], {&write_nothing, nullptr});
+      dump_fiber(out, some[i], no_object);
     if (tasks.copied < at_once) return;
   }
   if (tasks.all > most) out.text("... and ").number(tasks.all - most).text(" more tasks\n");

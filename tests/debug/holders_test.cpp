@@ -62,7 +62,7 @@ TEST_SUITE("debug::holders") {
       inside.wait_until_entered();
       std::string text = holders_text();
       // Another worker may have the fiber and not have run it yet.
-      while (text.find("(waits) [parked: sleep] started at ") == std::string::npos) {
+      while (text.find("(waits) [parked: sleep, ") == std::string::npos) {
         vigil::sleep_for(100us);
         text = holders_text();
       }
@@ -71,7 +71,7 @@ TEST_SUITE("debug::holders") {
       CHECK(text.find("every() at ") != std::string::npos);
       CHECK(text.find("holders_test.cpp:") != std::string::npos);
       CHECK(text.find("functions on side pools: 1") != std::string::npos);
-      CHECK(text.find("called by fiber ") != std::string::npos);
+      CHECK(text.find("a function on a side pool, called ") != std::string::npos);
       CHECK(text.find("(calls) at ") != std::string::npos);
       inside.open();
       calls.join();

@@ -246,7 +246,7 @@ namespace {
   detail::fatal(
       "%s: its handle is destroyed while another fiber or thread joins it; the owner of the handle "
       "joins it, or waits until the other one has",
-      fiber_words(core.identity.id, core.identity.name).text());
+      fiber_words(core.identity).text());
 }
 
 }  // namespace
@@ -265,7 +265,7 @@ void stop_and_join(fiber_core* core) noexcept {
       detail::fatal(
           "%s destroys its own last handle, which would wait for the "
           "fiber's end for ever: detach() it first, or let another fiber own it",
-          fiber_words(core->identity.id, core->identity.name).text());
+          fiber_words(core->identity).text());
     }
     if (self != nullptr) detail::check_may_park(*self);
     if (self == nullptr && detail::current_worker() != nullptr) {
@@ -273,7 +273,7 @@ void stop_and_join(fiber_core* core) noexcept {
           "%s: its last handle dies on a worker's own stack, inside a handler of the "
           "library, where nothing may wait for the fiber's end: join() or detach() it first, or "
           "let a fiber own it",
-          fiber_words(core->identity.id, core->identity.name).text());
+          fiber_words(core->identity).text());
     }
     // A joining destructor waits: only the child's end ends this wait.
     detail::caller waits(detail::caller::unstoppable);
@@ -384,7 +384,7 @@ detail::fiber& fiber_of(const detail::guard_owner& owner, const char* guard) noe
         guard,
         static_cast<unsigned long long>(owner.fiber),
         owner.runtime,
-        detail::fiber_words(*f).text(),
+        detail::fiber_words(f->identity).text(),
         static_cast<unsigned long long>(f->sched->number()),
         f->identity.id == owner.fiber && f->guards.ended != owner.callback
             ? ", which has run other callbacks since"

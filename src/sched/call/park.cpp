@@ -81,7 +81,7 @@ void check_may_park(const fiber& self) noexcept {
         "%s is about to wait under this_fiber::no_park: whatever it holds (a "
         "std::mutex, the address of a thread_local, errno) must be let go first, and whatever "
         "called it (a strand, OpenSSL for a callback) must be returned to",
-        fiber_words(self).text());
+        fiber_words(self.identity).text());
   }
 }
 
@@ -105,7 +105,7 @@ void count_throw(fiber& self) {
   fatal(
       "%s has swallowed vigil::stopped, or vigil::deadlock, %u times: a catch that "
       "takes them, as catch (...) does, must rethrow or end the fiber, or the shutdown never ends",
-      fiber_words(self).text(),
+      fiber_words(self.identity).text(),
       static_cast<unsigned>(patience));
 }
 

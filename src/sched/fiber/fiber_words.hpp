@@ -2,12 +2,11 @@
 // place where it was started.
 #pragma once
 
-#include "sched/fiber/fiber.hpp"
+#include "sched/record/fiber_identity.hpp"
 
 #include <vigil/detail/config.hpp>
 
 #include <cstddef>
-#include <cstdint>
 
 namespace VIGIL_DETAIL {
 
@@ -15,7 +14,8 @@ namespace VIGIL_DETAIL {
 // the text that stands in place of a file.
 struct place_in_words {
   VIGIL_FOR_IO place_in_words(const char* file, unsigned line) noexcept;
-  explicit place_in_words(const fiber& f) noexcept;
+
+  explicit place_in_words(const fiber_identity& f) noexcept : place_in_words(f.file, f.line) {}
 
   char text[512];
 };
@@ -24,9 +24,7 @@ struct place_in_words {
 class fiber_words {
  public:
   // With a place: "fiber 4 (parser, started at main.cpp:12)".
-  fiber_words(std::uint64_t id, const char* name, const char* place = nullptr) noexcept;
-
-  explicit fiber_words(const fiber& f) noexcept : fiber_words(f.identity.id, f.identity.name) {}
+  explicit fiber_words(const fiber_identity& f, const char* place = nullptr) noexcept;
 
   const char* text() const noexcept { return text_; }
 
@@ -35,12 +33,6 @@ class fiber_words {
 
   std::size_t size_ = 0;
   char text_[32 + 4 * fiber_identity::name_room + 512];  // as long as a place_in_words
-};
-
-// With the place where the fiber was started.
-class fiber_words_with_place : public fiber_words {
- public:
-  explicit fiber_words_with_place(const fiber& f) noexcept;
 };
 
 }  // namespace VIGIL_DETAIL

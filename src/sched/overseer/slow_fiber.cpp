@@ -3,7 +3,7 @@
 #include "base/assert.hpp"
 #include "sched/fiber/fiber_words.hpp"
 #include "sched/idle/tuning.hpp"
-#include "sched/report/fiber_dump.hpp"
+#include "sched/report/dump.hpp"
 #include "sched/worker/scheduler.hpp"
 
 #include <algorithm>
@@ -48,8 +48,8 @@ void slow_fibers::name(const worker& w, unsigned long stretch, nanos held) noexc
       "does; options::slow_fiber is %.3f ms. What blocks its thread (std::mutex, "
       "std::this_thread::sleep_for, read()) keeps others waiting: use vigil's own, or "
       "vigil::blocking; in a long computation call this_fiber::yield now and then",
-      fiber_words(f.id, f.name).text(),
-      place_in_words(f.file, f.line).text,
+      fiber_words(f).text(),
+      place_in_words(f).text,
       static_cast<double>(held) / 1e6,
       static_cast<double>(limit_) / 1e6);
 }

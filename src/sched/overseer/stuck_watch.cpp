@@ -2,8 +2,7 @@
 
 #include "base/assert.hpp"
 #include "machine/process_state.hpp"
-#include "sched/report/fiber_dump.hpp"
-#include "sched/report/process_dump.hpp"
+#include "sched/report/dump.hpp"
 #include "sched/worker/scheduler.hpp"
 
 #include <algorithm>

@@ -6,8 +6,7 @@
 #include "sched/process/process_fork.hpp"
 #include "sched/process/process_signals.hpp"
 #include "sched/process/process_terminate.hpp"
-#include "sched/report/fiber_dump.hpp"
-#include "sched/report/process_dump.hpp"
+#include "sched/report/dump.hpp"
 #include "sched/worker/running_runtimes.hpp"
 #include "sched/worker/scheduler.hpp"
 

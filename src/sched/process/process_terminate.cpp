@@ -61,7 +61,7 @@ void write_own_frames() noexcept {
   if ((f != nullptr || current_worker() != nullptr) && !process_note_end_named()) {
     if (const auto error = std::current_exception()) {
       if (f != nullptr) {
-        name_uncaught(fiber_words_with_place(*f).text(), error);
+        name_uncaught(fiber_words(f->identity, place_in_words(f->identity).text).text(), error);
       } else {
         name_uncaught("a handler of the io_context, run by a worker", error);
       }

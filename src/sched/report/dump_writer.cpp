@@ -3,6 +3,7 @@
 #include "sched/fiber/written_name.hpp"
 
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <new>
 
@@ -23,24 +24,10 @@ dump_writer& dump_writer::text(const char* s, std::size_t limit) noexcept {
   return *this;
 }
 
-dump_writer& dump_writer::number(std::uint64_t n) noexcept {
+dump_writer& dump_writer::number(std::uint64_t n, int base) noexcept {
   char digits[20];
-  std::size_t i = sizeof digits;
-  do {
-    digits[--i] = static_cast<char>('0' + n % 10);
-    n /= 10;
-  } while (n != 0);
-  return text(digits + i, sizeof digits - i);
-}
-
-dump_writer& dump_writer::hex(std::uint64_t n) noexcept {
-  char digits[16];
-  std::size_t i = sizeof digits;
-  do {
-    digits[--i] = "0123456789abcdef"[n % 16];
-    n /= 16;
-  } while (n != 0);
-  return text(digits + i, sizeof digits - i);
+  const std::to_chars_result end = std::to_chars(digits, digits + sizeof digits, n, base);
+  return text(digits, static_cast<std::size_t>(end.ptr - digits));
 }
 
 dump_writer& dump_writer::seconds(std::int64_t nanoseconds) noexcept {

@@ -25,8 +25,7 @@ class dump_writer {
   dump_writer& text(const char* s, std::size_t limit) noexcept;
   VIGIL_FOR_IO dump_writer& name(const char* s) noexcept;  // a fiber's name: escaped, in one line
   VIGIL_FOR_IO dump_writer& file(const char* s) noexcept;  // a file's: the same, of any length
-  VIGIL_FOR_IO dump_writer& number(std::uint64_t n) noexcept;
-  VIGIL_FOR_IO dump_writer& hex(std::uint64_t n) noexcept;
+  VIGIL_FOR_IO dump_writer& number(std::uint64_t n, int base = 10) noexcept;
   VIGIL_FOR_IO dump_writer& seconds(std::int64_t nanoseconds) noexcept;  // "1.234 s"
   VIGIL_FOR_IO void flush() noexcept;
 

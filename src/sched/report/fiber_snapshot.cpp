@@ -1,9 +1,12 @@
 #include "sched/report/fiber_snapshot.hpp"
 
 #include "base/atomic.hpp"
+#include "base/clock_source.hpp"
 #include "base/thread_annotations.hpp"
 #include "machine/sanitizer.hpp"
-#include "sched/report/process_dump.hpp"
+#include "sched/report/dump.hpp"
+#include "sched/worker/running_runtimes.hpp"
+#include "sched/worker/scheduler.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -40,7 +43,23 @@ T look_at(const atomic<T>& word) noexcept {
 }
 #endif
 
+// Finds the worker that runs the fiber, and since when.
+void look_at_run(const scheduler& of, const fiber& f, fiber_snapshot& s) noexcept {
+  for (const auto& w : of.workers()) {
+    if (!runs_on(*w, f)) continue;
+    s.thread = w->kernel_thread.load();
+    run_bounds::span ran;
+    if (w->ran.look(w->counters.stretch(), monotonic_now(), ran)) s.ran = ran;
+    return;
+  }
+}
+
 }  // namespace
+
+// Read once, while it may be written.
+VIGIL_NO_SANITIZE_THREAD bool runs_on(const worker& w, const fiber& f) noexcept {
+  return *const_cast<fiber* const volatile*>(&w.current) == &f;
+}
 
 bool take_snapshot(const stack& where, fiber_snapshot& s) noexcept {
   const fiber& block = *control_block(where);
@@ -53,8 +72,8 @@ bool take_snapshot(const stack& where, fiber_snapshot& s) noexcept {
   copy_block(block, room);
   const auto* const f = reinterpret_cast<const fiber*>(room);
   if (f->magic.load() != fiber::live_magic) return false;
-  s.id = f->identity.id;
-  s.parent = f->identity.parent;
+  static_cast<fiber_identity&>(s) = f->identity;
+  s.name[sizeof s.name - 1] = '\0';
   s.role = f->role;
   s.reason = f->present.reason.load();
   s.object = f->present.object.load();
@@ -64,17 +83,12 @@ bool take_snapshot(const stack& where, fiber_snapshot& s) noexcept {
   s.pinned = f->pinned != nullptr;
   s.stopped = f->stop_flag.load();
   s.resumes_at = f->side.resumes_at();
-  s.file = f->identity.file;
-  s.line = f->identity.line;
-  for (std::size_t i = 0; i < sizeof s.name; ++i)
-    s.name[i] = f->identity.name[i];
-  s.name[sizeof s.name - 1] = '\0';
   // The runtime may have gone while a handle keeps the fiber: its address is only
   // compared.
   s.sched = f->sched;
-  s.now = process_now(f->sched);
-  run_bounds::span ran;
-  if (s.state == fiber_state::running && process_has_run_for(f->sched, block, ran)) s.ran = ran;
+  const bool runs_now = f->sched != nullptr && slot_with(f->sched) != nullptr;
+  s.now = runs_now ? f->sched->clock.now() : monotonic_now();
+  if (runs_now && s.state == fiber_state::running) look_at_run(*f->sched, block, s);
   // The fiber may have begun or ended meanwhile, so the magic word is read once more.
   return s.file != nullptr && look_at(block.magic) == fiber::live_magic;
 }

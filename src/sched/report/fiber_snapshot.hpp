@@ -13,9 +13,8 @@
 
 namespace VIGIL_DETAIL {
 
-struct fiber_snapshot {
-  std::uint64_t id = 0;
-  std::uint64_t parent = 0;
+// Its file may be that of a library that has been unloaded: copied_text.
+struct fiber_snapshot : fiber_identity {
   const void* task = nullptr;  // of a task: its address, which is only compared
   fiber_state state = fiber_state::made;
   fiber_role role = fiber_role::user;
@@ -26,14 +25,14 @@ struct fiber_snapshot {
   const birth* ends_with = nullptr;  // of a context
   nanos since = 0;
   nanos until = never;
-  nanos now = 0;                        // on the clock of its runtime
-  std::optional<run_bounds::span> ran;  // for how long it has run by now, in real time
-  const scheduler* sched = nullptr;     // only compared
+  nanos now = 0;  // on the clock of its runtime
+  // While it runs: for how long it has by now, in real time; and the kernel's id of its
+  // thread, 0 if no worker was found that runs it.
+  std::optional<run_bounds::span> ran;
+  int thread = 0;
+  const scheduler* sched = nullptr;  // only compared
   bool pinned = false;
   bool stopped = false;
-  const char* file = nullptr;  // of a library that may have been unloaded: copied_text
-  std::uint32_t line = 0;
-  char name[fiber_identity::name_room] = {};
   // Where it goes on, unless it runs, and the count of its runs at that moment; of a task
   // the count of its waits.
   resume_point resumes_at = nullptr;
@@ -42,8 +41,12 @@ struct fiber_snapshot {
 };
 
 // Copies what the control block on this stack says. Returns false where no fiber lies, or
-// one that has begun or ended meanwhile. Caller: holds a slab_hold.
+// one that has begun or ended meanwhile. Caller: holds a slab_hold, and has counted
+// itself in handlers_inside.
 VIGIL_FOR_IO bool take_snapshot(const stack& where, fiber_snapshot& s) noexcept;
+
+// Whether the worker runs f at this moment.
+bool runs_on(const worker& w, const fiber& f) noexcept;
 
 // Whether the fiber on this stack seems to have this number: a cheap look before a
 // snapshot. Caller: as above.

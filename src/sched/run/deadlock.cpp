@@ -21,8 +21,7 @@
 
 #include "base/assert.hpp"
 #include "machine/process_threads.hpp"
-#include "sched/report/fiber_dump.hpp"
-#include "sched/report/process_dump.hpp"
+#include "sched/report/dump.hpp"
 #include "sched/run/run_end.hpp"
 #include "sched/wait/cancel_tree.hpp"
 #include "sched/wait/wake_list.hpp"

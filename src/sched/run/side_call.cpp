@@ -1,9 +1,12 @@
 #include "sched/run/side_call.hpp"
 
 #include "base/assert.hpp"
+#include "base/clock_source.hpp"
 #include "sched/fiber/fiber_words.hpp"
+#include "sched/report/dump_writer.hpp"
 #include "sched/worker/scheduler.hpp"
 
+#include <array>
 #include <optional>
 #include <thread>
 
@@ -101,16 +104,25 @@ bool side_calls::take_in() noexcept {
   }
 }
 
-void side_calls::name() noexcept {
-  const nanos now = monotonic_now();
-  const lock_guard guard(lock_);
-  for (side_call* c = calls_.front(); c != nullptr; c = call_list::next(*c)) {
-    if (c->done) continue;
-    warn("  a function on a side pool, called %.3f s ago by %s at %s:%u",
-         static_cast<double>(now - c->since) / 1e9,
-         fiber_words(c->fiber_id, c->fiber_name).text(),
-         c->from.file,
-         c->from.line);
+// Copies them under the lock, and writes without it: the reader of the text may be slow.
+void side_calls::write(dump_writer& out) noexcept {
+  struct seen_call {
+    fiber_identity by;
+    site from;
+    nanos since;
+  };
+
+  std::array<seen_call, 64> seen;
+  std::size_t n = 0;
+  {
+    const lock_guard guard(lock_);
+    for (const side_call* c = calls_.front(); c != nullptr; c = call_list::next(*c))
+      if (!c->done && n < seen.size()) seen[n++] = {c->by, c->from, c->since};
+  }
+  for (std::size_t i = 0; i < n; ++i) {
+    out.text("  a function on a side pool, called ").seconds(monotonic_now() - seen[i].since);
+    out.text(" ago by ").text(fiber_words(seen[i].by).text());
+    out.text(" at ").text(place_in_words(seen[i].from.file, seen[i].from.line).text).text("\n");
   }
 }
 

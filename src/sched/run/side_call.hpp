@@ -27,6 +27,7 @@
 #include "base/intrusive_list.hpp"
 #include "base/nanos.hpp"
 #include "base/spinlock.hpp"
+#include "sched/record/fiber_identity.hpp"
 #include "sched/wait/waiter.hpp"
 
 #include <vigil/detail/site.hpp>
@@ -36,6 +37,7 @@
 
 namespace VIGIL_DETAIL {
 
+class dump_writer;
 class scheduler;
 
 // The fate of a call that its caller leaves, and so the owner of its record.
@@ -63,8 +65,7 @@ class side_call {
 
   // Name the call in messages about what the runtime waits for.
   nanos since = 0;  // on the monotonic clock
-  std::uint64_t fiber_id = 0;
-  char fiber_name[32] = {};
+  fiber_identity by;
   site from{"", 0};
 
  protected:
@@ -96,16 +97,8 @@ class side_calls {
   // function still runs.
   bool take_in() noexcept VIGIL_EXCLUDES(lock_);
 
-  // Says on standard error which functions have not returned.
-  void name() noexcept VIGIL_EXCLUDES(lock_);
-
-  // Calls f with each call, under the lock.
-  template <class F>
-  void for_each(F&& f) noexcept VIGIL_EXCLUDES(lock_) {
-    const lock_guard guard(lock_);
-    for (const side_call* c = calls_.front(); c != nullptr; c = call_list::next(*c))
-      f(*c);
-  }
+  // Writes which functions have not returned, a line each, of the first 64.
+  void write(dump_writer& out) noexcept VIGIL_EXCLUDES(lock_);
 
  private:
   using call_list = list<side_call, &side_call::hook>;

@@ -16,8 +16,8 @@
 #include "sched/call/park.hpp"
 #include "sched/fiber/fiber_words.hpp"
 #include "sched/fiber/visitors.hpp"
+#include "sched/report/dump.hpp"
 #include "sched/report/dump_writer.hpp"
-#include "sched/report/fiber_dump.hpp"
 #include "sched/run/run_end.hpp"
 #include "sched/worker/signal_hub.hpp"
 
@@ -385,15 +385,15 @@ void run_end::stop_limit_passed(nanos waited) noexcept {
                       (f.role == fiber_role::runner && f.callback.load() == nullptr && is_free);
     if (ours && !in_root) return;
     warn("  %s, %s, waits for: %s, started at %s%s",
-         fiber_words(f).text(),
+         fiber_words(f.identity).text(),
          to_string(state),
          to_string(reason),
-         place_in_words(f).text,
+         place_in_words(f.identity).text,
          in_root ? ", inside a stop_callback or destructor that the end of the root context runs"
                  : "");
   });
-  calls_.name();
   dump_writer out(STDERR_FILENO);
+  calls_.write(out);
   sched_.parts_above.for_each([&out](runtime_part& p) { p.write(out); });
   out.flush();
   if (sched_.clock.is_virtual()) {

@@ -2,10 +2,9 @@
 
 #include "base/assert.hpp"
 #include "base/clock_source.hpp"
-#include "sched/fiber/written_name.hpp"
+#include "sched/fiber/fiber_words.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <ctime>
 #include <string>
 
@@ -52,7 +51,7 @@ void standstill::note(const fiber& f, std::uint64_t n) noexcept {
   for (busy_one& b : busiest_) {
     if (b.count == 0) {
       free_place = &b;
-    } else if (b.id == who.id && b.file == who.file && b.line == who.line) {
+    } else if (b.who.id == who.id && b.who.file == who.file && b.who.line == who.line) {
       b.count += n;
       return;
     }
@@ -68,8 +67,7 @@ void standstill::note(const fiber& f, std::uint64_t n) noexcept {
     n -= least;
     if (n == 0) return;
   }
-  *free_place = {.id = who.id, .file = who.file, .line = who.line, .count = n};
-  std::memcpy(free_place->name, who.name, sizeof who.name);
+  *free_place = {who, n};
 }
 
 void standstill::say(bool by_time) noexcept {
@@ -81,11 +79,9 @@ void standstill::say(bool by_time) noexcept {
     std::string busy;
     for (std::size_t i = 0; i < named && busiest_[i].count * 100 >= noted_ && noted_ != 0; ++i) {
       const busy_one& b = busiest_[i];
-      busy += i == 0 ? "The busiest: fiber " : "; fiber ";
-      busy += std::to_string(b.id);
-      if (b.name[0] != '\0') busy += std::string(" (") + written_name(b.name).text() + ")";
-      busy += std::string(", started at ") + b.file;
-      if (b.line != 0) busy += ":" + std::to_string(b.line);
+      busy += i == 0 ? "The busiest: " : "; ";
+      busy += fiber_words(b.who).text();
+      busy += std::string(", started at ") + place_in_words(b.who).text;
       busy += ", with " + std::to_string(b.count * 100 / noted_) + " %";
     }
     if (busy.empty()) busy = "No single fiber does much of it: many are started";

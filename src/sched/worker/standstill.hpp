@@ -30,11 +30,8 @@ class standstill {
  private:
   // One of those that do the most. A copy: the fiber may have ended when it is named.
   struct busy_one {
-    std::uint64_t id = 0;
-    const char* file = nullptr;
-    std::uint32_t line = 0;
+    fiber_identity who;
     std::uint64_t count = 0;  // too small by less than noted_ / places
-    char name[fiber_identity::name_room] = {};
   };
 
   static constexpr std::uint64_t most = 10'000'000;

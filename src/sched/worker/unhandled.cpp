@@ -33,7 +33,7 @@ void report_unhandled(fiber& f, std::exception_ptr error) {
     std::rethrow_exception(std::move(error));
   } catch (...) {
     warn("an exception has left %s, and nobody joins it: %s",
-         fiber_words_with_place(f).text(),
+         fiber_words(f.identity, place_in_words(f.identity).text).text(),
          exception_words().text());
     process_note_end_named();
     std::terminate();
@@ -58,7 +58,7 @@ void report_finally(fiber& f, std::exception_ptr error) noexcept {
   try {
     report_unhandled(f, std::move(error));
   } catch (...) {
-    end_by_on_unhandled(fiber_words_with_place(f).text());
+    end_by_on_unhandled(fiber_words(f.identity, place_in_words(f.identity).text).text());
   }
 }
 

@@ -1,17 +1,15 @@
-#include "sched/report/fiber_dump.hpp"
+#include "sched/report/dump.hpp"
 
 #include "base/foreign_memory.hpp"
 #include "base/thread_annotations.hpp"
 #include "sched/fiber/fiber_words.hpp"
 #include "sched/report/dump_extension.hpp"
-#include "sched/report/process_dump.hpp"
 #include "sched/worker/running_runtimes.hpp"
 #include "sched/worker/scheduler.hpp"
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdio>
 #include <cstring>
+#include <string>
 
 namespace VIGIL_DETAIL {
 
@@ -34,7 +32,7 @@ void describe_run(dump_writer& out, const fiber_snapshot& s) noexcept {
   }
 }
 
-void describe_state(dump_writer& out, const fiber_snapshot& s, const object_text& object) noexcept {
+void describe_state(dump_writer& out, const fiber_snapshot& s, const call_ref& object) noexcept {
   if (s.moved_on) {
     out.text("has moved on");
     return;
@@ -43,7 +41,7 @@ void describe_state(dump_writer& out, const fiber_snapshot& s, const object_text
   if (s.state == fiber_state::running) describe_run(out, s);
   if (s.state != fiber_state::parked) return;
   out.text(": ").text(to_string(s.reason));
-  object.write(out, object.argument);
+  object();
   const bool user = s.role == fiber_role::user || s.role == fiber_role::main;
   if (user && s.since != 0) {
     out.text(", for ").seconds(s.now > s.since ? s.now - s.since : 0);
@@ -57,17 +55,6 @@ void describe_state(dump_writer& out, const fiber_snapshot& s, const object_text
   }
 }
 
-struct looked_at {
-  const dump_extension* extension;
-  const stack& where;
-  const fiber_snapshot& shown;
-};
-
-void write_object(dump_writer& out, const void* argument) noexcept {
-  const auto& f = *static_cast<const looked_at*>(argument);
-  if (f.extension != nullptr) f.extension->write_object(out, f.where, f.shown);
-}
-
 void visit_stack(const stack& where, void* argument) noexcept {
   auto& c = *static_cast<census*>(argument);
   fiber_snapshot s;
@@ -78,45 +65,11 @@ void visit_stack(const stack& where, void* argument) noexcept {
   ++c.fibers;
   if (c.shown == fibers_shown_at_most) return;
   ++c.shown;
-  const looked_at fiber{c.extension, where, s};
-  dump_fiber(*c.out, s, {&write_object, &fiber});
+  const auto object = [&] {
+    if (c.extension != nullptr) c.extension->write_object(*c.out, where, s);
+  };
+  dump_fiber(*c.out, s, object);
   if (c.extension != nullptr) c.extension->write_frames(*c.out, where, s);
-}
-
-// The fiber that the worker runs at this moment, read once.
-VIGIL_NO_SANITIZE_THREAD const fiber* current_of(const worker& w) noexcept {
-  return *const_cast<fiber* const volatile*>(&w.current);
-}
-
-}  // namespace
-
-constinit atomic<const dump_extension*> installed_extension{nullptr};
-
-void dump_fiber(dump_writer& out, const fiber_snapshot& s, const object_text& object) noexcept {
-  out.text(s.task != nullptr ? "task " : "fiber ").number(s.id);
-  if (s.name[0] != '\0') out.text(" (").name(s.name).text(")");
-  out.text(" [");
-  describe_state(out, s, object);
-  if (s.pinned) out.text(", pinned");
-  if (s.stopped) out.text(", stop requested");
-  out.text("] started at ").file(copied_text(s.file).get());
-  if (s.line != 0) out.text(":").number(s.line);
-  if (s.parent != 0) out.text(" by fiber ").number(s.parent);
-  out.text("\n");
-}
-
-bool has_run_for(const scheduler& s, const fiber& f, run_bounds::span& out) noexcept {
-  for (const auto& w : s.workers()) {
-    if (current_of(*w) == &f) return w->ran.look(w->counters.stretch(), monotonic_now(), out);
-  }
-  return false;
-}
-
-int thread_that_runs(const scheduler& s, const fiber& f) noexcept {
-  for (const auto& w : s.workers()) {
-    if (current_of(*w) == &f) return w->kernel_thread.load();
-  }
-  return 0;
 }
 
 void dump_fibers(dump_writer& out) noexcept {
@@ -127,34 +80,6 @@ void dump_fibers(dump_writer& out) noexcept {
   if (c.fibers > c.shown) out.text("... and ").number(c.fibers - c.shown).text(" more\n");
   out.number(c.fibers).text(" fibers\n");
   if (c.extension != nullptr) c.extension->write_limits(out);
-}
-
-void dump_running(dump_writer& out, const scheduler& s) noexcept {
-  census c{&out};
-  c.running_on = &s;
-  const slab_hold hold;
-  for_each_stack_in_use(&visit_stack, &c);
-}
-
-bool snapshot_of_running(const worker& w, fiber_snapshot& s) noexcept {
-  struct wanted {
-    const fiber* runs;
-    fiber_snapshot& s;
-    bool found = false;
-  } one{current_of(w), s};
-
-  handlers_inside.fetch_add(1);
-  {
-    const slab_hold hold;
-    for_each_stack_in_use(
-        [](const stack& where, void* argument) noexcept {
-          auto& it = *static_cast<wanted*>(argument);
-          if (control_block(where) == it.runs) it.found = take_snapshot(where, it.s);
-        },
-        &one);
-  }
-  handlers_inside.fetch_sub(1);
-  return one.found;
 }
 
 void dump_runtime(dump_writer& out, const scheduler& s, bool with_tasks) noexcept {
@@ -182,12 +107,99 @@ void dump_runtime(dump_writer& out, const scheduler& s, bool with_tasks) noexcep
   if (tasks != nullptr && with_tasks) tasks->write(out);
 }
 
+// Writes the fibers as the extension shows them; false if there is none, or it cannot.
+bool write_by_extension(dump_writer& out, const scheduler* running_on) noexcept {
+  const dump_extension* const more = installed_extension.load();
+  std::string text;
+  if (more == nullptr || !more->write_fibers(text, running_on)) return false;
+  out.text(text.c_str(), text.size());
+  return true;
+}
+
+}  // namespace
+
+constinit atomic<const dump_extension*> installed_extension{nullptr};
+
+void dump_fiber(dump_writer& out, const fiber_snapshot& s, call_ref object) noexcept {
+  out.text(s.task != nullptr ? "task " : "fiber ").number(s.id);
+  if (s.name[0] != '\0') out.text(" (").name(s.name).text(")");
+  out.text(" [");
+  describe_state(out, s, object);
+  if (s.pinned) out.text(", pinned");
+  if (s.stopped) out.text(", stop requested");
+  out.text("] started at ").file(copied_text(s.file).get());
+  if (s.line != 0) out.text(":").number(s.line);
+  if (s.parent != 0) out.text(" by fiber ").number(s.parent);
+  out.text("\n");
+}
+
+void process_dump_rest(dump_writer& out, bool with_fibers) noexcept {
+  handlers_inside.fetch_add(1);
+  if (with_fibers) dump_fibers(out);
+  for_each_running([&](const scheduler& s, runtime_slot&) { dump_runtime(out, s, with_fibers); });
+  handlers_inside.fetch_sub(1);
+  out.flush();
+}
+
+void process_dump(dump_writer& out, dump_place place) noexcept {
+  // A slow reader of this text holds up no end of a run.
+  const bool is_written = place == dump_place::program && write_by_extension(out, nullptr);
+  process_dump_rest(out, !is_written);
+}
+
+void process_dump(int descriptor, dump_place place) noexcept {
+  dump_writer out(descriptor);
+  process_dump(out, place);
+}
+
+namespace {
+
+// Calls visit(stack, argument) for each stack in use, as part of a dump that is no
+// handler's.
+template <class Argument>
+void visit_all(void (*visit)(const stack&, void*) noexcept, Argument& argument) noexcept {
+  handlers_inside.fetch_add(1);
+  {
+    const slab_hold hold;
+    for_each_stack_in_use(visit, &argument);
+  }
+  handlers_inside.fetch_sub(1);
+}
+
+struct run_of_worker {
+  const worker& on;
+  fiber_snapshot& s;
+  bool found = false;
+};
+
+void visit_for_worker(const stack& where, void* argument) noexcept {
+  auto& r = *static_cast<run_of_worker*>(argument);
+  if (runs_on(r.on, *control_block(where))) r.found = take_snapshot(where, r.s);
+}
+
+}  // namespace
+
+void process_dump_running(int descriptor, const scheduler& s) noexcept {
+  dump_writer out(descriptor);
+  if (!write_by_extension(out, &s)) {
+    census c{.out = &out, .running_on = &s};
+    visit_all(&visit_stack, c);
+  }
+  out.flush();
+}
+
+bool snapshot_of_running(const worker& w, fiber_snapshot& s) noexcept {
+  run_of_worker r{w, s};
+  visit_all(&visit_for_worker, r);
+  return r.found;
+}
+
 const char* describe_fiber(const stack& where, char* text, std::size_t size) noexcept {
   fiber_snapshot s;
   if (size == 0) return "fiber_options::stack_size";
   text[0] = '\0';
   if (!take_snapshot(where, s)) return "fiber_options::stack_size";
-  const fiber_words name(s.id, s.name);
+  const fiber_words name(s);
   const std::size_t n = std::min(std::strlen(name.text()), size - 1);
   std::memcpy(text, name.text(), n);
   text[n] = '\0';
