@@ -43,17 +43,6 @@ class clock_sleep final : private clock_follower {
   open_wait wait_;
 };
 
-class counted_clock_sleep {
- public:
-  counted_clock_sleep() noexcept { current_worker()->counters.sleeps_begun.add(); }
-
-  // Possibly on another worker.
-  ~counted_clock_sleep() { current_worker()->counters.sleeps_ended.add(); }
-
-  counted_clock_sleep(const counted_clock_sleep&) = delete;
-  counted_clock_sleep& operator=(const counted_clock_sleep&) = delete;
-};
-
 const std::shared_ptr<clock_hub>& hub_here(const char* call) {
   timer_service& service = current_service(call, "this thread has no runtime; call it on a fiber");
   return clock_hub::of(*service.sched());
@@ -102,13 +91,12 @@ void sleep_on_now(clock_kind kind, std::int64_t when, const wait_limit& limit) {
   if (now_on(kind) >= when) return self.throw_if_stopped();
   if (self.may_not_wait()) self.refuse("sleep");
   clock_hub& hub = *hub_here("sleep_until");
-  const counted_clock_sleep counted;
   const pending_mark pending(hub);
   do {
     const ticket t = self.open();
     const clock_sleep round(hub, self.self(), t);
     caller timed(limit.until(hub.image(kind, when)));
-    self.throw_if_ended(timed.wait(t, wait_reason::sleep));
+    self.throw_if_ended(timed.wait_asleep(t));
   } while (hub.now(kind) < when);
 }
 

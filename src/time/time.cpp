@@ -13,22 +13,6 @@ std::int64_t now() noexcept {
 
 namespace {
 
-class counted_sleep {
- public:
-  counted_sleep() noexcept { current_worker()->counters.sleeps_begun.add(); }
-
-  // Possibly on another worker.
-  ~counted_sleep() { current_worker()->counters.sleeps_ended.add(); }
-
-  counted_sleep(const counted_sleep&) = delete;
-  counted_sleep& operator=(const counted_sleep&) = delete;
-};
-
-outcome wait_for_time(caller& self) {
-  const counted_sleep counted;
-  return self.wait(self.open(), wait_reason::sleep);
-}
-
 [[gnu::always_inline]] inline void sleep_now(const wait_limit& limit) {
   caller self(limit);
   if (!self.is_fiber()) {
@@ -36,7 +20,7 @@ outcome wait_for_time(caller& self) {
   }
   if (limit.is_over()) return self.throw_if_stopped();
   if (self.may_not_wait()) self.refuse("sleep");
-  self.throw_if_ended(wait_for_time(self));
+  self.throw_if_ended(self.wait_asleep(self.open()));
 }
 
 }  // namespace

@@ -45,12 +45,6 @@ entry_state validate(heap_entry& e) noexcept {
   return has_moved ? entry_state::moved : entry_state::in_force;
 }
 
-void record(const intake& in, timer_event event, nanos deadline) noexcept {
-  if (!recorder_is_built || in.log == nullptr) return;
-  const split_nanos at(deadline);
-  in.log->write(recorded_as(event), at.micros & event::most, at.rest);
-}
-
 void attach(worker& w, intake& in) noexcept {
   w.intake = &in;
   if (!w.counters.log.is_on()) return;
@@ -156,7 +150,7 @@ bool heap_keeper::arm(intake& in, runtime_timer& t, nanos deadline, bool parking
                                                 runtime_timer& t,
                                                 nanos before,
                                                 nanos deadline) const noexcept {
-  record(in, before > 0 ? timer_event::reset : timer_event::armed, deadline);
+  if (in.log != nullptr) in.record(before > 0 ? timer_event::reset : timer_event::armed, deadline);
   share_wakeup(t, deadline);
 }
 

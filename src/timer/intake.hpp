@@ -47,7 +47,20 @@ class alignas(cache_line) intake {
   bool notes_armings = false;
   heap_entry entries[capacity] VIGIL_GUARDED_BY(lock);
 
-  event_log* log = nullptr;  // of the worker; none for the shared one
+  event_log* log = nullptr;  // of the worker, if it records; none for the shared one
+
+  // Counts an event of the owner's, and records it.
+  void note(timer_event event) noexcept {
+    count(event).add();
+    if (log != nullptr) [[unlikely]]
+      record(event, 0);
+  }
+
+  // Not inlined: it is rare, and arming and stopping are not. Caller: there is a log.
+  [[gnu::noinline]] void record(timer_event of, nanos deadline) const noexcept {
+    const split_nanos at(deadline);
+    log->write(recorded_as(of), at.micros & event::most, at.rest | detail_of(of));
+  }
 
   // Counted by the owner, or under the lock that makes a thread the owner.
   own_counter& count(timer_event event) noexcept {

@@ -130,8 +130,7 @@ void timer_fiber::surface(const heap_entry& e, nanos now, batch& b) noexcept {
           }
           ++b.held;
         }
-        late_.note(now - deadline);
-        with_.owner.note_due(now - deadline);
+        note_fired(timer_kind::go_func, now - deadline);
         b.callbacks[b.callback_count++] = &record;
         return;
       }
@@ -172,9 +171,15 @@ void timer_fiber::note_shared(const heap_entry* due, std::size_t n, bool is_firs
   if (count != 0) saved_.add(is_first && all_moved ? count - 1 : count);
 }
 
+// A callback is only due now: the fiber that runs it counts it.
 void timer_fiber::note_fired(timer_kind kind, nanos late) noexcept {
   late_.note(late);
-  with_.owner.count_fired(kind, late);
+  intake& in = *with_.owner.own_intake();
+  const bool is_due = kind == timer_kind::go_func;
+  if (!is_due) in.count(timer_event::fired).add();
+  if (in.log == nullptr) return;
+  const event_kind event = is_due ? event_kind::timer_due : event_kind::timer_fired;
+  in.log->fired(event, static_cast<std::uint16_t>(kind), late);
 }
 
 // Ends a wait by its deadline. While `when` is `firing`, disarm() keeps the waiter alive.

@@ -3,13 +3,7 @@
 namespace VIGIL_DETAIL {
 namespace {
 
-// Not inlined, and called last: it is rare, and its caller is not.
-[[gnu::noinline]] void count_recorded(intake& in, timer_event event) noexcept {
-  in.count(event).add();
-  in.log->write(recorded_as(event));
-}
-
-// The same.
+// Not inlined: it is rare, and its caller is not.
 [[gnu::noinline]] void count_outside(timer_owner& owner,
                                      std::uint32_t run,
                                      timer_event event) noexcept {
@@ -46,12 +40,7 @@ void timer_owner::record_outside(timer_event event, nanos deadline) noexcept {
 }
 
 void timer_owner::count_for(std::uint32_t run, timer_event event) noexcept {
-  if (intake* const in = intake_for(run)) {
-    if (recorder_is_built && in->log != nullptr) [[unlikely]]
-      return count_recorded(*in, event);
-    in->count(event).add();
-    return;
-  }
+  if (intake* const in = intake_for(run)) return in->note(event);
   count_outside(*this, run, event);
 }
 

@@ -67,34 +67,14 @@ class timer_owner {
 
   // Counts an event, in the calling worker's intake if there is one.
   void count(timer_event event) noexcept {
-    if (intake* const in = own_intake()) {
-      in->count(event).add();
-      if (recorder_is_built && in->log != nullptr)
-        in->log->write(recorded_as(event), 0, detail_of(event));
-    } else {
-      // ordering: a statistic.
-      counts_[static_cast<std::size_t>(event)].fetch_add(1, order::relaxed);
-      record_outside(event);
-    }
+    if (intake* const in = own_intake()) return in->note(event);
+    // ordering: a statistic.
+    counts_[static_cast<std::size_t>(event)].fetch_add(1, order::relaxed);
+    record_outside(event);
   }
 
   // Tells the flight recorder of an act of a thread outside the workers.
   void record_outside(timer_event event, nanos deadline = 0) noexcept;
-
-  // Counts a timer of that kind as fired. Caller: the timer fiber.
-  void count_fired(timer_kind kind, nanos late) noexcept {
-    intake& in = *own_intake();
-    in.count(timer_event::fired).add();
-    if (recorder_is_built && in.log != nullptr)
-      in.log->fired(event_kind::timer_fired, static_cast<std::uint16_t>(kind), late);
-  }
-
-  // A callback is due, and queued for a fiber, which counts it. Caller: the same.
-  void note_due(nanos late) noexcept {
-    if (!recorder_is_built) return;
-    if (event_log* const log = own_intake()->log)
-      log->fired(event_kind::timer_due, static_cast<std::uint16_t>(timer_kind::go_func), late);
-  }
 
   // The same for a timer of that runtime; counts nothing if the runtime is gone.
   void count_for(std::uint32_t run, timer_event event) noexcept VIGIL_EXCLUDES(outside);

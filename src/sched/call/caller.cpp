@@ -51,6 +51,18 @@ outcome caller::wait(ticket t, awaited what) {
   return ended;
 }
 
+outcome caller::wait_asleep(ticket t) {
+  struct counted_sleep {
+    counted_sleep() noexcept { current_worker()->counters.sleeps_begun.add(); }
+
+    // Possibly on another worker.
+    ~counted_sleep() { current_worker()->counters.sleeps_ended.add(); }
+  };
+
+  const counted_sleep counted;
+  return wait(t, wait_reason::sleep);
+}
+
 // The thread that claims the ticket wakes the note, once; so if a claim beats the
 // deadline, this waits for its wake.
 outcome caller::sleep_alone(ticket t, nanos deadline) noexcept {

@@ -67,6 +67,9 @@ class caller {
   // over then.
   VIGIL_FOR_IO outcome wait(ticket t, awaited what);
 
+  // The same for the time alone, on a fiber: runtime_stats::fibers_sleeping counts it.
+  outcome wait_asleep(ticket t);
+
   // The same. leave() undoes what made the wait findable. It is called unless the outcome
   // is `value` or `closed`, and if this throws.
   template <class Leave>
