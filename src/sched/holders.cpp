@@ -24,9 +24,7 @@ void visit_holding(const stack& where, void* argument) noexcept {
   auto& all = *static_cast<holding_fibers*>(argument);
   fiber_snapshot s;
   if (!take_snapshot(where, s) || s.sched != &all.of || s.state == fiber_state::ended) return;
-  const bool in_callback =
-      s.role == fiber_role::runner && control_block(where)->callback.load() != nullptr;
-  if (s.role != fiber_role::user && !in_callback) return;
+  if (s.role != fiber_role::user && !s.in_callback) return;
   if (all.n++ >= shown) return;
   const auto no_object = [] {};
   dump_fiber(all.out.text("    "), s, no_object);

@@ -2,6 +2,7 @@
 // How a run ends is in end.cpp.
 #include "sched/run_core.hpp"
 
+#include "base/at_end.hpp"
 #include "base/words.hpp"
 #include "sched/overseer/overseer.hpp"
 #include "sched/overseer/slow_fiber.hpp"
@@ -22,54 +23,6 @@
 
 namespace VIGIL_DETAIL {
 namespace {
-
-// The constructor of each of these classes changes the scheduler for the run, and the
-// destructor takes the change back.
-
-class opened_run {
- public:
-  explicit opened_run(run_end& end) : end_(end), is_stopped_(end.open_run()) {}
-
-  ~opened_run() { end_.close_run(has_begun_); }
-
-  opened_run(const opened_run&) = delete;
-  opened_run& operator=(const opened_run&) = delete;
-
-  // The run is more than an attempt from here on. A stop that was asked for before the
-  // run begins now, before the main fiber is entered.
-  void begin() noexcept {
-    has_begun_ = true;
-    if (is_stopped_) end_.begin();
-  }
-
- private:
-  run_end& end_;
-  const bool is_stopped_;
-  bool has_begun_ = false;
-};
-
-// Enters the runtime among all that run.
-class one_of_all {
- public:
-  explicit one_of_all(run_core& s) noexcept : sched_(s) {
-    process_count_own_threads(1);
-    if (!sched_.settings().is_observer) sched_.deadlocks.join();
-  }
-
-  // Leaves before it releases the root context: until then another runtime that looks for
-  // a deadlock reads that.
-  ~one_of_all() {
-    if (!sched_.settings().is_observer) sched_.deadlocks.leave();
-    if (cancel_node* const node = sched_.end.root.exchange(nullptr)) node->release();
-    process_count_own_threads(-1);
-  }
-
-  one_of_all(const one_of_all&) = delete;
-  one_of_all& operator=(const one_of_all&) = delete;
-
- private:
-  run_core& sched_;
-};
 
 // The overseer, and what it looks for.
 class watched_run {
@@ -169,20 +122,6 @@ class main_task {
   std::exception_ptr error_;
 };
 
-// Tells the watch of a run. It may be another one when the run ends.
-class run_of_watch {
- public:
-  explicit run_of_watch(const watch_slot& where) : where_(where) { where_.present().run_begins(); }
-
-  ~run_of_watch() { where_.present().run_ends(); }
-
-  run_of_watch(const run_of_watch&) = delete;
-  run_of_watch& operator=(const run_of_watch&) = delete;
-
- private:
-  const watch_slot& where_;
-};
-
 constexpr body_table main_table = {
     [](void* body) { static_cast<main_task*>(*static_cast<void**>(body))->run(*current_fiber()); },
     [](void*) noexcept {},
@@ -197,15 +136,26 @@ bool run_core::run(call_ref body) {
         "vigil::run inside a fiber: use go or spawn; a second runtime needs a thread "
         "of its own");
   }
-  opened_run opened(end);
+  const bool is_stopped = end.open_run();
+  bool has_begun = false;  // false: it was an attempt
+  const at_end closed([&] { end.close_run(has_begun); });
   state.begin();
   virtual_time.begin_run();
-  const one_of_all running(*this);
+  process_count_own_threads(1);
+  if (!settings_.is_observer) deadlocks.join();
+  // Leaves before it releases the root context: until then another runtime that looks for
+  // a deadlock reads that.
+  const at_end left([this] {
+    if (!settings_.is_observer) deadlocks.leave();
+    if (cancel_node* const node = end.root.exchange(nullptr)) node->release();
+    process_count_own_threads(-1);
+  });
   // A virtual clock may stand still for ever: nobody would give the memory back.
   const warm_stacks warm(clock.is_virtual() ? 0 : settings_.warm_stacks);
   watched_run watched(*this);
   const process_guard process(*this);
-  const run_of_watch in_watch(watches_);
+  watches_.present().run_begins();
+  const at_end told([this] { watches_.present().run_ends(); });  // another one, perhaps
   main_task task(*this, body);
   timers_->open();
   fiber* main = nullptr;
@@ -218,7 +168,9 @@ bool run_core::run(call_ref body) {
     timers_->abort_open();
     throw;
   }
-  opened.begin();
+  has_begun = true;
+  // A stop that was asked for before the run begins now, before the main fiber is entered.
+  if (is_stopped) end.begin();
   end.set_main_fiber(main);
   start(*main);
   {

@@ -1,6 +1,7 @@
 #include "sched/call/caller.hpp"
 
 #include "base/assert.hpp"
+#include "base/at_end.hpp"
 #include "base/clock_source.hpp"
 #include "machine/process_state.hpp"
 #include "sched/idle/watch.hpp"
@@ -52,14 +53,9 @@ outcome caller::wait(ticket t, awaited what) {
 }
 
 outcome caller::wait_asleep(ticket t) {
-  struct counted_sleep {
-    counted_sleep() noexcept { current_worker()->counters.sleeps_begun.add(); }
-
-    // Possibly on another worker.
-    ~counted_sleep() { current_worker()->counters.sleeps_ended.add(); }
-  };
-
-  const counted_sleep counted;
+  current_worker()->counters.sleeps_begun.add();
+  // Possibly on another worker.
+  const at_end counted([] { current_worker()->counters.sleeps_ended.add(); });
   return wait(t, wait_reason::sleep);
 }
 

@@ -12,6 +12,7 @@
 
 #include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <mutex>
 #include <optional>
 
@@ -20,10 +21,6 @@
 
 namespace VIGIL_DETAIL {
 namespace {
-
-// Guarded by process_lock.
-bool sigquit_is_ours = false;
-struct sigaction earlier_sigquit;
 
 // Async-signal-safe, as the two below are. The handler's mask has SIGPIPE: one that the
 // dump causes, by a pipe that nobody reads, is taken back.
@@ -38,11 +35,6 @@ void on_sigquit(int) {
   ::sigaddset(&broken_pipe, SIGPIPE);
   const timespec at_once{};
   ::sigtimedwait(&broken_pipe, nullptr, &at_once);
-}
-
-// For the overflow report.
-const char* describe(const stack& where, char* text, std::size_t size) noexcept {
-  return describe_fiber(where, text, size);
 }
 
 // Called with any lock held.
@@ -65,14 +57,10 @@ process_guard::process_guard(scheduler& s) {
   static const bool fork_handler = ::pthread_atfork(&before_fork, &in_parent, &in_child) == 0;
   static_cast<void>(fork_handler);
   const std::lock_guard guard(process_lock);
-
-  struct exit_mark {
-    ~exit_mark() { process_note_exit(); }
-  };
-
   // Notices an exit on a thread that is not a worker, before the runtimes that were there
   // already are destroyed.
-  static const exit_mark mark;
+  static const bool exit_handler = std::atexit(&process_note_exit) == 0;
+  static_cast<void>(exit_handler);
   runtime_slot& slot = free_slot();
   slot_ = &slot;
   std::uint64_t signals = 0;
@@ -83,7 +71,7 @@ process_guard::process_guard(scheduler& s) {
   install_terminate();
   if (runtimes_running++ == 0) {
     set_fatal_hook(&dump_to_stderr);
-    install_overflow_report(&describe);
+    install_overflow_report(&describe_fiber);
   }
   if (s.settings().dump_on_sigquit && caught[SIGQUIT].users == 0) {
     struct sigaction present {};
@@ -95,7 +83,7 @@ process_guard::process_guard(scheduler& s) {
       action.sa_handler = &on_sigquit;
       action.sa_flags = SA_RESTART | SA_ONSTACK;
       sigfillset(&action.sa_mask);
-      sigquit_is_ours = ::sigaction(SIGQUIT, &action, &earlier_sigquit) == 0;
+      ::sigaction(SIGQUIT, &action, nullptr);
     }
   }
 }
@@ -105,8 +93,9 @@ process_guard::~process_guard() {
   drop_signals(*slot_);
   slot_->running.store(nullptr);
   if (--runtimes_running == 0) {
-    if (sigquit_is_ours) put_back(SIGQUIT, &on_sigquit, earlier_sigquit);
-    sigquit_is_ours = false;
+    struct sigaction standard {};  // what was there, or ours would not be
+
+    put_back(SIGQUIT, &on_sigquit, standard);
     remove_overflow_report();
     remove_terminate();
     set_fatal_hook(nullptr);
@@ -116,38 +105,22 @@ process_guard::~process_guard() {
 
 namespace {
 
-class guarded_thread {
- public:
-  void begin() {
-    if (guards_ == 0) {
-      signals_.emplace();
-      earlier_slack_ = set_thread_timer_slack(1);
-    }
-    ++guards_;
-  }
-
-  void end() noexcept {
-    if (--guards_ != 0) return;
-    set_thread_timer_slack(earlier_slack_);
-    signals_.reset();
-  }
-
- private:
-  unsigned guards_ = 0;
-  unsigned long earlier_slack_ = 0;
-  std::optional<alternate_signal_stack> signals_;
-};
-
-thread_local guarded_thread this_guarded_thread;
+thread_local unsigned thread_guards = 0;
+thread_local unsigned long earlier_slack = 0;
+thread_local std::optional<alternate_signal_stack> signal_stack;
 
 }  // namespace
 
 thread_guard::thread_guard() {
-  this_guarded_thread.begin();
+  if (thread_guards++ != 0) return;
+  signal_stack.emplace();
+  earlier_slack = set_thread_timer_slack(1);
 }
 
 thread_guard::~thread_guard() {
-  this_guarded_thread.end();
+  if (--thread_guards != 0) return;
+  set_thread_timer_slack(earlier_slack);
+  signal_stack.reset();
 }
 
 }  // namespace VIGIL_DETAIL

@@ -32,6 +32,7 @@ struct fiber_snapshot : fiber_identity {
   int thread = 0;
   const scheduler* sched = nullptr;  // only compared
   bool pinned = false;
+  bool in_callback = false;  // of a runner
   bool stopped = false;
   // Where it goes on, unless it runs, and the count of its runs at that moment; of a task
   // the count of its waits.
