@@ -1,6 +1,8 @@
 // at_end: calls a function at the end of a scope, however it is left.
 #pragma once
 
+#include <vigil/detail/config.hpp>
+
 #include <utility>
 
 namespace VIGIL_DETAIL {

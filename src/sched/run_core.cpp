@@ -169,7 +169,8 @@ bool run_core::run(call_ref body) {
     throw;
   }
   has_begun = true;
-  // A stop that was asked for before the run begins now, before the main fiber is entered.
+  // A stop that was asked for before the run begins now, before the main fiber is
+  // entered.
   if (is_stopped) end.begin();
   end.set_main_fiber(main);
   start(*main);

@@ -40,6 +40,7 @@ WHY = {
     "heap_keeper": "files entries in the intake, merges them into the heap, pops those that are due",
     "timer_heap": "the order of the deadlines",
     "runtime_timer": "the words that decide the timer's fate",
+    "intake": "where a worker files what it arms, and counts it",
     "timer_owner": "counts what happens to timers, for each worker",
     "timer_fiber": "fires what is due: claims the ticket and readies the fiber",
     "delay_counters": "notes how late it fired",
