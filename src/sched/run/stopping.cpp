@@ -229,24 +229,12 @@ void run_end::watch_root(fiber& self) noexcept {
   if (wait_as(root_watch_, self, limit) != kept::dismissed) stop_limit_passed(limit);
 }
 
-// Starts the stopper, or has the one that is there go on to the stop limit. The main
-// fiber dismisses the stopper once it comes to its end itself.
+// Starts the stopper, once in a run. The main fiber dismisses it once it comes to its end
+// itself.
 void run_end::start_stopper() noexcept {
-  waiter* waiting = nullptr;
   {
     const lock_guard guard(lock_);
-    if (std::exchange(stopper_started_, true)) {
-      // There is one. In the grace period it goes on to the stop limit; a stopper that
-      // counts that limit already is left alone.
-      if (!stopper_.in_grace) return;
-      waiter* const found = std::exchange(stopper_.waiter, nullptr);
-      if (found == nullptr || !found->claim(stopper_.ticket, outcome::value)) return;
-      waiting = found;
-    }
-  }
-  if (waiting != nullptr) {
-    waiting->deliver();
-    return;
+    if (std::exchange(stopper_started_, true)) return;
   }
   try {
     const auto body = [](void* of, fiber& self) noexcept {
