@@ -19,6 +19,7 @@ enum class run_phase : std::uint8_t {
   ending,    // a stop was asked for; the grace period
   stopping,  // waits throw `stopped`
   closed,    // no user fiber is left
+  over,      // the main fiber has ended, and with it the workers
 };
 
 class run_state {
@@ -30,19 +31,19 @@ class run_state {
     return phase_.compare_exchange_strong(from, to);
   }
 
-  // The phase only goes forward: a call that comes late changes nothing.
-  void advance(run_phase to) noexcept {
+  // The phase only goes forward: a call that comes late changes nothing, and returns
+  // false.
+  bool advance(run_phase to) noexcept {
     run_phase seen = phase_.load();
-    while (seen < to && !phase_.compare_exchange_weak(seen, to)) {
+    while (seen < to) {
+      if (phase_.compare_exchange_weak(seen, to)) return true;
     }
+    return false;
   }
 
   // True once the stopping has begun: every open stoppable wait is claimed as stopped, or
   // will be (RE3 of end.cpp).
-  bool stopping() const noexcept { return stopping_.load(); }
-
-  // Begins it; false if it had begun before.
-  bool begin_stopping() noexcept { return !stopping_.exchange(true); }
+  bool stopping() const noexcept { return phase() >= run_phase::stopping; }
 
   bool must_stop(const fiber& f) const noexcept { return stopping() || f.stop_flag.load(); }
 
@@ -51,10 +52,7 @@ class run_state {
 
   void note_deadlock() noexcept { deadlocked_.store(true); }
 
-  // The main fiber has ended, and with it the workers.
-  bool over() const noexcept { return over_.load(); }
-
-  void note_over() noexcept { over_.store(true); }
+  bool over() const noexcept { return phase() == run_phase::over; }
 
   // Whether the shutdown caused the exception, in a joined child for example.
   bool is_by_my_end(const cancelled& e) const noexcept {
@@ -68,21 +66,14 @@ class run_state {
 
   bool ends_silently(const deadlock&) const noexcept { return deadlocked(); }
 
-  // A run begins: begin(); it has ended: clear(). clear() keeps `deadlocked` for run(),
-  // which throws it.
+  // A run begins: begin(); it has ended: back_to_idle(), which keeps `deadlocked` for
+  // run(), which throws it.
   void begin() noexcept { deadlocked_.store(false); }
-
-  void clear() noexcept {
-    stopping_.store(false);
-    over_.store(false);
-  }
 
   void back_to_idle() noexcept { phase_.store(run_phase::idle); }
 
  private:
   atomic<run_phase> phase_{run_phase::idle};
-  atomic<bool> stopping_{false};
-  atomic<bool> over_{false};
   atomic<bool> deadlocked_{false};
 };
 

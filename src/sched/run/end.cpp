@@ -10,8 +10,8 @@
 //   RE2 the grace passes (longest_grace() of stopping.cpp), or every other user
 //       fiber has ended, or a later signal of options::stop_on comes
 //       (take_signals), or a fatal deadlock is found
-//   RE3 stopping_ is set, then every open stoppable wait is claimed as stopped:
-//       a wait opened before is found there, one opened later sees the flag
+//   RE3 then every open stoppable wait is claimed as stopped: a wait opened
+//       before is found there, one opened later sees the phase
 //       (both sequentially consistent)                        phase stopping
 //   RE4 the main fiber, under a shield, waits until it is the last user fiber
 //       and no function of a fiber runs on a side pool; after options::stop_limit
@@ -58,7 +58,6 @@ bool run_end::open_run() {
 // Clears the traces of a run at its end, not at the beginning of the next one: a stop
 // that is asked for as that one begins is kept.
 void run_end::close_run(bool has_begun) noexcept {
-  sched_.state.clear();
   // A request_stop() that came late must not stop the next run. But if this run has not
   // begun, the stop is left to the next one.
   const lock_guard guard(lock_);

@@ -345,8 +345,7 @@ void run_end::dismiss(deadline_fiber& role) noexcept {
 }
 
 void run_end::stop_all() noexcept {
-  if (!sched_.state.begin_stopping()) return;
-  sched_.state.advance(run_phase::stopping);
+  if (!sched_.state.advance(run_phase::stopping)) return;
   sched_.fibers.for_each([](fiber& f) {
     if (f.self.claim_stop()) f.self.deliver();
   });

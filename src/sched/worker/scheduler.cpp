@@ -96,7 +96,7 @@ stack scheduler::take_stack(std::size_t size, fiber_role role, worker* here) {
   try {
     // Counted first, looked second; the main fiber closes first and looks at
     // the count second. One of the two sees the other.
-    if (fiber_registry::counts(role) && state.phase() == run_phase::closed &&
+    if (fiber_registry::counts(role) && state.phase() >= run_phase::closed &&
         !is_main_fiber(current_fiber(), *this)) {
       throw runtime_gone(
           "vigil: the run is ending, no fiber can be started any more; start it "
@@ -267,7 +267,7 @@ void scheduler::ended(fiber& f) noexcept {
   if (f.release()) dispose(f);
   if (role == fiber_role::main) {
     fibers.count_alive(-1);
-    state.note_over();
+    state.advance(run_phase::over);
     idle_.wake_all();
   } else if (role == fiber_role::user) {
     fibers.count_alive(-1);
