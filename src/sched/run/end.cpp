@@ -20,7 +20,7 @@
 //   RE5 only the main fiber can start fibers; captures of callbacks that never
 //       started are destroyed there                           phase closed
 //   RE6 the runner fibers and the timer fiber end; then the main fiber, and with
-//       it the workers
+//       it the workers                                        phase over
 //
 // So run() never returns with a fiber alive.
 #include "machine/process_state.hpp"

@@ -52,8 +52,8 @@ void run_end::request_stop() noexcept {
     // Kept for the next run, whose beginning takes the lock: open_run().
     is_idle = sched_.state.phase() == run_phase::idle;
   }
-  // A worker does the rest, as for a signal.
-  if (!is_idle) sched_.signals.wake_all(waker::thread);
+  // A worker does the rest, as for a signal. One that lies down now sees the bit (IA1).
+  if (!is_idle) sched_.idle().wake_all();
 }
 
 // Notes when the end began, and whether by a signal: the first call does, before the

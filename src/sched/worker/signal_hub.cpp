@@ -12,18 +12,9 @@ namespace VIGIL_DETAIL {
 void signal_hub::arrived(int signal) noexcept {
   // seq_cst: IA1 of idle.hpp; the handler then wakes all that may sleep.
   pending_.fetch_or(std::uint64_t{1} << (signal & 63));
-  wake_all(waker::signal_handler);
-}
-
-void signal_hub::wake_all(waker origin) noexcept {
-  watch& present = where_.present();
-  if (origin == waker::thread) {
-    present.interrupt();
-  } else {
-    present.interrupt_in_handler();
-  }
+  where_.present().interrupt_in_handler();
   for (const auto& w : workers_)
-    w->idler.place().note.wake(origin);
+    w->idler.place().note.wake(waker::signal_handler);
 }
 
 void signal_hub::deliver(int signal) noexcept {

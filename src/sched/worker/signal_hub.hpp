@@ -70,9 +70,6 @@ class signal_hub {
 
   void deliver(int signal) noexcept VIGIL_EXCLUDES(lock_);
 
-  // Has all workers that may sleep look at the bits.
-  void wake_all(waker origin) noexcept;
-
   // --- watchers
   // Called before the signals are caught, so that the watcher hears of the first.
   void add(signal_watcher& w) noexcept VIGIL_EXCLUDES(lock_);
