@@ -150,7 +150,8 @@ bool heap_keeper::arm(intake& in, runtime_timer& t, nanos deadline, bool parking
                                                 runtime_timer& t,
                                                 nanos before,
                                                 nanos deadline) const noexcept {
-  if (in.log != nullptr) in.record(before > 0 ? timer_event::reset : timer_event::armed, deadline);
+  if (recorder_is_built && in.log != nullptr)
+    in.record(before > 0 ? timer_event::reset : timer_event::armed, deadline);
   share_wakeup(t, deadline);
 }
 

@@ -52,7 +52,7 @@ class alignas(cache_line) intake {
   // Counts an event of the owner's, and records it.
   void note(timer_event event) noexcept {
     count(event).add();
-    if (log != nullptr) [[unlikely]]
+    if (recorder_is_built && log != nullptr) [[unlikely]]
       record(event, 0);
   }
 

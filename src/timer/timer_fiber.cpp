@@ -177,7 +177,7 @@ void timer_fiber::note_fired(timer_kind kind, nanos late) noexcept {
   intake& in = *with_.owner.own_intake();
   const bool is_due = kind == timer_kind::go_func;
   if (!is_due) in.count(timer_event::fired).add();
-  if (in.log == nullptr) return;
+  if (!recorder_is_built || in.log == nullptr) return;
   const event_kind event = is_due ? event_kind::timer_due : event_kind::timer_fired;
   in.log->fired(event, static_cast<std::uint16_t>(kind), late);
 }
