@@ -265,12 +265,10 @@ const task_core* task_of_caller() noexcept {
 // True if the task is to go on, after others.
 bool task_service::enter(runner& own, task_core& t) noexcept {
   fiber& self = own.self;
-  self.identity.file = t.made_at.file;
-  self.identity.line = t.made_at.line();
   sched_.board.cover_owed();
   worker& here = *current_worker();
   here.keep_no_longer();
-  here.new_stretch();
+  here.new_stretch(t.made_at.file, t.made_at.line());
   const bool is_ready = run_until_it_waits(own, t);
   worker& now_here = *current_worker();
   now_here.new_stretch();

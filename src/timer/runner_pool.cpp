@@ -158,12 +158,10 @@ void runner_pool::count_from_end(timer_record& t) noexcept {
 // run_open() of fiber_entry.cpp. So no function from here to the bottom of the stack is
 // noexcept.
 void runner_pool::call(fiber& self, timer_record& t) {
-  self.identity.file = t.made_at.file;
-  self.identity.line = t.made_at.line;
   with_.sched.board.cover_owed();
   worker& here = *current_worker();
   here.keep_no_longer();
-  here.new_stretch();
+  here.new_stretch(t.made_at.file, t.made_at.line);
   if (self.ending.on_unhandled == nullptr) {
     call_open(self, t);
   } else {
@@ -203,9 +201,7 @@ void runner_pool::callback_is_over(fiber& self) noexcept {
   self.end_guards();
   self.set_name("callbacks");
   self.callback.store(nullptr, order::relaxed);  // ordering: as above
-  self.identity.file = "vigil";
-  self.identity.line = 0;
-  current_worker()->new_stretch();  // of no callback: it takes the place from here
+  current_worker()->new_stretch("vigil", 0);     // of no callback
 }
 
 }  // namespace VIGIL_DETAIL

@@ -243,7 +243,7 @@ class Fiber:
             return
         self.id, self.parent = word("identity.id"), word("identity.parent")
         self.state, self.role = word("state", 1), word("role", 1)
-        self.has_run, self.resumes_at = word("turns.has_run", 1), word("side.resume_at_")
+        self.has_run, self.resumes_at = word("has_run", 1), word("side.resume_at_")
         self.reason, self.object = word("present.reason", 1), word("present.object")
         self.ends_with = word("present.ends_with")
         self.since = word("present.since", signed=True)

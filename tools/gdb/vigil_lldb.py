@@ -162,7 +162,7 @@ class Fiber:
         self.id, self.parent = word("identity.id"), word("identity.parent")
         self.state, self.reason = word("state", 1), word("present.reason", 1)
         self.object = word("present.object")
-        self.has_run, self.resumes_at = word("turns.has_run", 1), word("side.resume_at_")
+        self.has_run, self.resumes_at = word("has_run", 1), word("side.resume_at_")
         self.sched = word("sched")
         self.place = program.text_at(word("identity.file"))
         line = word("identity.line", 4)

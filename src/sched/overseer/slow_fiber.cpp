@@ -31,7 +31,7 @@ nanos slow_fibers::look(nanos now) noexcept {
     worker& w = *sched_.workers()[i];
     const unsigned long stretch = w.counters.stretch();
     run_bounds::span ran;
-    if (!w.ran.look(stretch, now, ran) || ran.at_least <= limit_) continue;
+    if (!w.has_run_for(ran) || ran.at_least <= limit_) continue;
     if (std::exchange(looked_at_[i], stretch) != stretch) name(w, stretch, ran.at_least);
   }
   next_tick_ = saturating_add(now, tick_);
@@ -41,7 +41,8 @@ nanos slow_fibers::look(nanos now) noexcept {
 void slow_fibers::name(const worker& w, unsigned long stretch, nanos held) noexcept {
   fiber_snapshot f;
   if (!snapshot_of_running(w, f) || f.role == fiber_role::timer) return;
-  // If the count is another one, the snapshot may be of a later fiber.
+  // If the count is another one, the snapshot or the length may be of a later stretch.
+  order_plain_memory();
   if (w.counters.stretch() != stretch || !is_new({f.file, f.line})) return;
   warn(
       "slow_fiber: %s, started at %s, has held its worker %.3f ms without a switch, and still "

@@ -2,8 +2,8 @@
 // a std::mutex, a sleep of the thread, read(), an endless loop.
 //
 // The overseer looks at the workers' counts of stretches (worker_counters.hpp), each
-// quarter of the limit, so a switch costs nothing. A stretch that lasts half as long
-// again as allowed is seen, and so is one that never ends; a shorter one may be missed.
+// quarter of the limit, so a switch costs nothing. A stretch that goes on for two looks
+// after the limit is seen, and so is one that never ends; a shorter one may be missed.
 // The clock is the real one, even on virtual time.
 #pragma once
 

@@ -19,11 +19,11 @@ constexpr int ticks_kept = 8;  // 4 s, unless the limit is below 2 s
 
 // Looks at each worker's counts, for the bounds of its present stretch, and returns the
 // sum of their switches.
-std::uint64_t look_at_runs(const worker_list& workers, nanos now) noexcept {
+std::uint64_t look_at_runs(const worker_list& workers) noexcept {
   std::uint64_t sum = 0;
   for (const auto& w : workers) {
     run_bounds::span unused;
-    w->ran.look(w->counters.stretch(), now, unused);
+    w->has_run_for(unused);
     sum += w->counters.switches.get();
   }
   return sum;
@@ -55,7 +55,7 @@ bool stuck_watch::all_sleep() const noexcept {
 
 nanos stuck_watch::look(nanos now) noexcept {
   if (now < next_tick_) return next_tick_;
-  const std::uint64_t switches = look_at_runs(sched_.workers(), now);
+  const std::uint64_t switches = look_at_runs(sched_.workers());
   const bool has_switched = switches != std::exchange(switches_, switches);
   const bool somebody_waits = sched_.work.waits_for_a_worker();
   if (count_.look(now, has_switched, somebody_waits) && !process_is_exiting()) report();

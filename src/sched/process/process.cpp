@@ -112,9 +112,11 @@ thread_local std::optional<alternate_signal_stack> signal_stack;
 }  // namespace
 
 thread_guard::thread_guard() {
-  if (thread_guards++ != 0) return;
-  signal_stack.emplace();
-  earlier_slack = set_thread_timer_slack(1);
+  if (thread_guards == 0) {
+    signal_stack.emplace();  // may throw
+    earlier_slack = set_thread_timer_slack(1);
+  }
+  ++thread_guards;
 }
 
 thread_guard::~thread_guard() {

@@ -174,7 +174,7 @@ struct run_of_worker {
 
 void visit_for_worker(const stack& where, void* argument) noexcept {
   auto& r = *static_cast<run_of_worker*>(argument);
-  if (runs_on(r.on, *control_block(where))) r.found = take_snapshot(where, r.s);
+  if (current_of(r.on) == control_block(where)) r.found = take_snapshot(where, r.s);
 }
 
 }  // namespace
@@ -189,6 +189,7 @@ void process_dump_running(int descriptor, const scheduler& s) noexcept {
 }
 
 bool snapshot_of_running(const worker& w, fiber_snapshot& s) noexcept {
+  if (current_of(w) == nullptr) return false;
   run_of_worker r{w, s};
   visit_all(&visit_for_worker, r);
   return r.found;

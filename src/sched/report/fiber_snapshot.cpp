@@ -46,10 +46,10 @@ T look_at(const atomic<T>& word) noexcept {
 // Finds the worker that runs the fiber, and since when.
 void look_at_run(const scheduler& of, const fiber& f, fiber_snapshot& s) noexcept {
   for (const auto& w : of.workers()) {
-    if (!runs_on(*w, f)) continue;
+    if (current_of(*w) != &f) continue;
     s.thread = w->kernel_thread.load();
     run_bounds::span ran;
-    if (w->ran.look(w->counters.stretch(), monotonic_now(), ran)) s.ran = ran;
+    if (w->has_run_for(ran)) s.ran = ran;
     return;
   }
 }
@@ -57,8 +57,8 @@ void look_at_run(const scheduler& of, const fiber& f, fiber_snapshot& s) noexcep
 }  // namespace
 
 // Read once, while it may be written.
-VIGIL_NO_SANITIZE_THREAD bool runs_on(const worker& w, const fiber& f) noexcept {
-  return *const_cast<fiber* const volatile*>(&w.current) == &f;
+VIGIL_NO_SANITIZE_THREAD const fiber* current_of(const worker& w) noexcept {
+  return *const_cast<fiber* const volatile*>(&w.current);
 }
 
 bool take_snapshot(const stack& where, fiber_snapshot& s) noexcept {

@@ -46,8 +46,8 @@ struct fiber_snapshot : fiber_identity {
 // itself in handlers_inside.
 VIGIL_FOR_IO bool take_snapshot(const stack& where, fiber_snapshot& s) noexcept;
 
-// Whether the worker runs f at this moment.
-bool runs_on(const worker& w, const fiber& f) noexcept;
+// The fiber that the worker runs at this moment; nullptr: none.
+const fiber* current_of(const worker& w) noexcept;
 
 // Whether the fiber on this stack seems to have this number: a cheap look before a
 // snapshot. Caller: as above.

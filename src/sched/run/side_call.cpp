@@ -6,6 +6,7 @@
 #include "sched/report/dump_writer.hpp"
 #include "sched/worker/scheduler.hpp"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <thread>
@@ -117,13 +118,14 @@ void side_calls::write(dump_writer& out) noexcept {
   {
     const lock_guard guard(lock_);
     for (const side_call* c = calls_.front(); c != nullptr; c = call_list::next(*c))
-      if (!c->done && n < seen.size()) seen[n++] = {c->by, c->from, c->since};
+      if (!c->done && n++ < seen.size()) seen[n - 1] = {c->by, c->from, c->since};
   }
-  for (std::size_t i = 0; i < n; ++i) {
+  for (std::size_t i = 0; i < std::min(n, seen.size()); ++i) {
     out.text("  a function on a side pool, called ").seconds(monotonic_now() - seen[i].since);
     out.text(" ago by ").text(fiber_words(seen[i].by).text());
     out.text(" at ").text(place_in_words(seen[i].from.file, seen[i].from.line).text).text("\n");
   }
+  if (n > seen.size()) out.text("  ... and ").number(n - seen.size()).text(" more\n");
 }
 
 }  // namespace VIGIL_DETAIL

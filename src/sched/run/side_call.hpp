@@ -97,7 +97,8 @@ class side_calls {
   // function still runs.
   bool take_in() noexcept VIGIL_EXCLUDES(lock_);
 
-  // Writes which functions have not returned, a line each, of the first 64.
+  // Writes which functions have not returned: a line each for the first 64, and the
+  // number of the rest.
   void write(dump_writer& out) noexcept VIGIL_EXCLUDES(lock_);
 
  private:

@@ -1,8 +1,8 @@
-// run_bounds: for how long a worker has run its present fiber, found out without a look
-// at the clock at each switch.
+// run_bounds: for how long the present stretch of a worker has lasted
+// (worker_counters.hpp), found out without a look at the clock at each switch.
 //
-// The worker counts its switches. A thread that looks at the count now and then knows,
-// as long as the count stays the same, that the present run began between the last look
+// The worker counts its stretches. A thread that looks at the count now and then knows,
+// as long as the count stays the same, that the present one began between the last look
 // at another count and the first look at this one. So the answer is two bounds, and each
 // look makes those of later ones narrower.
 #pragma once
@@ -22,20 +22,20 @@ class run_bounds {
   };
 
   // Called when a run of the runtime begins, while no other thread looks.
-  void begin(unsigned long switches, nanos now) noexcept {
-    switches_ = switches;
+  void begin(unsigned long stretch, nanos now) noexcept {
+    stretch_ = stretch;
     before_ = first_ = last_ = now;
   }
 
-  // Notes that the worker's count is `switches` at `now`, on the monotonic clock. Any
+  // Notes that the worker's count is `stretch` at `now`, on the monotonic clock. Any
   // thread, even in a signal handler. False if another look is under way, on another
   // thread or below the handler.
-  bool look(unsigned long switches, nanos now, span& out) noexcept {
+  bool look(unsigned long stretch, nanos now, span& out) noexcept {
     // Pairs with the store below: this look sees what the last one has written.
     if (busy_.exchange(true, order::acquire)) return false;
     now = std::max(now, last_);  // another one may have read the clock later
-    if (switches != switches_) {
-      switches_ = switches;
+    if (stretch != stretch_) {
+      stretch_ = stretch;
       before_ = last_;
       first_ = now;
     }
@@ -49,7 +49,7 @@ class run_bounds {
  private:
   atomic<bool> busy_{false};
   // Guarded by busy_.
-  unsigned long switches_ = 0;
+  unsigned long stretch_ = 0;
   nanos before_ = 0;  // the last look at another count, or the beginning
   nanos first_ = 0;   // the first look at this one
   nanos last_ = 0;

@@ -254,6 +254,7 @@ bool worker::nothing_else() noexcept {
 
 [[gnu::always_inline]] inline void worker::about_to_run(fiber& f) noexcept {
   counters.switches.add();  // first: a thread that finds the fiber here finds its count
+  order_plain_memory();
   current = &f;
   // ordering: the fiber is owned by this worker now; both words were handed
   // over through the queue or the exchange that found it.

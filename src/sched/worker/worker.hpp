@@ -73,6 +73,17 @@ class worker {
     record_stretch(nullptr);
   }
 
+  // The same for a runner, which has another place from here on. The place is written
+  // after the count: a reader that finds the same count before and after it has read the
+  // place of that stretch, or of the one before while this one is a moment old.
+  void new_stretch(const char* file, std::uint32_t line) noexcept {
+    counters.stretches.add();
+    order_plain_memory();
+    current->identity.file = file;
+    current->identity.line = line;
+    record_stretch(nullptr);
+  }
+
   // The value of std::uncaught_exceptions() for the fiber that runs here.
   unsigned exceptions_in_flight() const noexcept { return side_->exceptions_in_flight(); }
 
@@ -107,6 +118,13 @@ class worker {
 
   bool has_ready() const noexcept { return !queue_.empty(); }
 
+  // Says for how long the present stretch has lasted (run_bounds). The clock is read
+  // after the count: the stretch has begun by then.
+  bool has_run_for(run_bounds::span& out) noexcept {
+    const unsigned long stretch = counters.stretch();
+    return ran.look(stretch, monotonic_now(), out);
+  }
+
   bool has_one() const noexcept { return queue_.has_one(); }
 
   bool has_pinned() const noexcept { return !inbox_.empty(); }
@@ -140,7 +158,7 @@ class worker {
   // timer fiber has run, and nobody was woken for it: a sleeper must cover the deadline
   // before user code runs here.
   bool cover_before_user_code = false;
-  run_bounds ran;  // since when `current` has run
+  run_bounds ran;  // of the present stretch
   number_block fiber_numbers;
 
  private:
