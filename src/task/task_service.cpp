@@ -271,10 +271,8 @@ bool task_service::enter(runner& own, task_core& t) noexcept {
   here.new_stretch(t.made_at.file, t.made_at.line());
   const bool is_ready = run_until_it_waits(own, t);
   worker& now_here = *current_worker();
-  now_here.new_stretch();
   if (sched_.clock.is_virtual()) detail::count_work(now_here, self);  // while the task is named
-  self.identity.file = "vigil";
-  self.identity.line = 0;
+  now_here.new_stretch("vigil", 0);
   return is_ready;
 }
 

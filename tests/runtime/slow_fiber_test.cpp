@@ -136,6 +136,30 @@ TEST_SUITE("slow_fiber") {
     CHECK_FALSE(child.says("slow_fiber"));
   }
 
+  TEST_CASE("child: callbacks in a row" * doctest::skip()) {
+    vigil::testing::virtual_options how;
+    how.runtime.slow_fiber = 1s;  // as above
+    vigil::testing::run_virtual(how, [] {
+      int runs = 0;
+      for (int i = 0; i < 15; ++i) {
+        // Blocks on purpose: together they last longer than slow_fiber.
+        vigil::after_func(1s, [&runs] {
+          std::this_thread::sleep_for(100ms);
+          ++runs;
+        });
+      }
+      vigil::sleep_for(2s);
+      if (runs == 15) std::puts("quiet");
+    });
+  }
+
+  TEST_CASE("the callbacks that a worker runs in a row count one by one") {
+    const child_result child = run_child("child: callbacks in a row");
+    CHECK(child.succeeded());
+    CHECK(child.says("quiet"));
+    CHECK_FALSE(child.says("slow_fiber"));
+  }
+
 #ifndef VIGIL_TEST_UNDER_SANITIZER  // sanitizers have threads of their own
   TEST_CASE("its thread does not hide a deadlock, and is gone after the run") {
     const child_result child = run_child("child: deadlock beside the watch");

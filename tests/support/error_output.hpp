@@ -4,6 +4,7 @@
 // takes for that.
 #pragma once
 
+#include <cerrno>
 #include <cstdlib>
 #include <mutex>
 #include <string>
@@ -40,7 +41,10 @@ class error_output {
  private:
   void pass_on() {
     char some[256];
-    for (ssize_t n; (n = ::read(ends_[0], some, sizeof some)) > 0;) {
+    for (;;) {
+      const ssize_t n = ::read(ends_[0], some, sizeof some);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return;
       if (::write(kept_, some, static_cast<std::size_t>(n)) != n) std::abort();
       const std::lock_guard guard(lock_);
       seen_.append(some, static_cast<std::size_t>(n));

@@ -15,15 +15,16 @@ namespace VIGIL_DETAIL {
 struct fiber_identity {
   static constexpr std::size_t name_room = 32;
 
-  fiber_identity() noexcept : fiber_identity(site{"", 0}) {}
+  fiber_identity() noexcept : file(""), line(0), name{} {}
 
+  // The caller writes the name.
   explicit fiber_identity(const site& from) noexcept : file(from.file), line(from.line) {}
 
   std::uint64_t id = 0;
   std::uint64_t parent = 0;  // the fiber that started it; 0: none did
   const char* file;          // where it was started, or made
   std::uint32_t line;
-  char name[name_room] = {};
+  char name[name_room];
 };
 
 }  // namespace VIGIL_DETAIL
