@@ -65,8 +65,7 @@ void timer_fiber::body() noexcept {
     // ordering: present_wait; published by fiber::has_left().
     self.present.reason.store(reason, order::relaxed);
     self.present.until.store(next, order::relaxed);  // ordering: as above
-    current_worker()->leave_to(more ? after_switch::timer_fiber_turn
-                                    : after_switch::park_timer_fiber);
+    current_worker()->leave_timer_fiber(more);
   }
 }
 

@@ -19,7 +19,7 @@ void park_on(fiber& self, awaited what) noexcept {
   // ordering: present_wait; published by fiber::has_left().
   self.present.object.store(what.object, order::relaxed);
   self.present.reason.store(what.reason, order::relaxed);
-  current_worker()->leave_to(after_switch::park);
+  current_worker()->park();
   self.present.reason.store(wait_reason::none, order::relaxed);  // ordering: as above
 }
 

@@ -24,22 +24,6 @@ struct exit_watch {
 
 thread_local exit_watch this_exit_watch;
 
-left_by way_of(after_switch step) noexcept {
-  switch (step) {
-    case after_switch::nothing:
-      break;
-    case after_switch::park:
-    case after_switch::park_timer_fiber:
-      return left_by::park;
-    case after_switch::yield:
-    case after_switch::timer_fiber_turn:
-      return left_by::yield;
-    case after_switch::end:
-      return left_by::end;
-  }
-  return left_by::none;
-}
-
 }  // namespace
 
 __attribute__((noinline)) worker* current_worker() noexcept {
@@ -279,7 +263,7 @@ void worker::enter(fiber& f) noexcept {
 
 void worker::write_stretch(const fiber* left) noexcept {
   departure how;
-  if (left != nullptr) how.how = way_of(after_);
+  if (left != nullptr) how.how = after_;
   // ordering: its own worker reads it.
   if (how.how == left_by::park)
     how.reason = static_cast<std::uint8_t>(left->present.reason.load(order::relaxed));
@@ -290,8 +274,12 @@ void worker::write_stretch(const fiber* left) noexcept {
   }
 }
 
-void worker::leave_to(after_switch step) noexcept {
-  leave_for(step == after_switch::park ? pick_directly() : nullptr, step);
+void worker::park() noexcept {
+  leave_for(pick_directly(), left_by::park);
+}
+
+void worker::leave_timer_fiber(bool more) noexcept {
+  leave_for(nullptr, more ? left_by::yield : left_by::park);
 }
 
 void worker::yield() noexcept {
@@ -304,13 +292,13 @@ void worker::yield() noexcept {
       return;
     }
   }
-  leave_for(next, after_switch::yield);
+  leave_for(next, left_by::yield);
 }
 
 // Leaves for `next`, or for the worker, which looks for one.
-inline void worker::leave_for(fiber* next, after_switch step) noexcept {
+inline void worker::leave_for(fiber* next, left_by how) noexcept {
   fiber& self = *current;
-  after_ = step;
+  after_ = how;
   if (next == nullptr) {
     leave(self.side);
   } else {
@@ -323,7 +311,7 @@ inline void worker::leave_for(fiber* next, after_switch step) noexcept {
 
 void worker::leave_for_ever_to_end() noexcept {
   fiber& self = *current;
-  after_ = after_switch::end;
+  after_ = left_by::end;
   fiber* const next = pick_directly();
   if (next == nullptr) leave_for_ever(self.side);
   left_ = &self;
@@ -343,11 +331,15 @@ void worker::arrived() noexcept {
 
 // Does what the fiber asked for, now that it is off its stack.
 void worker::after(fiber& f) noexcept {
-  const after_switch step = std::exchange(after_, after_switch::nothing);
-  switch (step) {
-    case after_switch::nothing:
+  const left_by how = std::exchange(after_, left_by::none);
+  if (f.role == fiber_role::timer && how != left_by::end) [[unlikely]] {
+    after_timer_fiber(f, how);
+    return;
+  }
+  switch (how) {
+    case left_by::none:
       break;
-    case after_switch::park: {
+    case left_by::park: {
       f.has_left(fiber_state::parked);
       auto expected = park_word::running;
       // PK1. Pairs with the exchange in ready().
@@ -356,7 +348,7 @@ void worker::after(fiber& f) noexcept {
       if (!parked) sched.make_runnable(f);  // if parked, f may be gone by now
       break;
     }
-    case after_switch::yield:
+    case left_by::yield:
       f.has_left(fiber_state::runnable);
       if (by_seed_ != nullptr) {
         by_seed_->add_yielded(f);
@@ -364,25 +356,26 @@ void worker::after(fiber& f) noexcept {
         sched.work_added_here(*this);
       }
       break;
-    case after_switch::park_timer_fiber:
-    case after_switch::timer_fiber_turn:
-      f.has_left(fiber_state::parked);
-      // Pairs with the exchange in take_timer_fiber(). A worker that finds it
-      // missing goes on with other work: this one looks again right after.
-      sched.board.parked_timer_fiber.store(&f, order::release);
-      // A deadline that came meanwhile is seen at the next turn of this very worker, or
-      // after a few if this was a long burst.
-      if (step == after_switch::timer_fiber_turn && !idler.is_looking() && by_seed_ == nullptr) {
-        turns_.read_clock_later();
-      } else {
-        turns_.read_clock_next();
-      }
-      cover_before_user_code = true;  // HK2 of heap_keeper.hpp
-      break;
-    case after_switch::end:
+    case left_by::end:
       sched.ended(f);
       break;
   }
+}
+
+// The timer fiber is parked either way, where any worker finds it.
+void worker::after_timer_fiber(fiber& f, left_by how) noexcept {
+  f.has_left(fiber_state::parked);
+  // Pairs with the exchange in take_timer_fiber(). A worker that finds it missing goes on
+  // with other work: this one looks again right after.
+  sched.board.parked_timer_fiber.store(&f, order::release);
+  // A deadline that came meanwhile is seen at the next turn of this very worker, or after
+  // a few if this was a long burst.
+  if (how == left_by::yield && !idler.is_looking() && by_seed_ == nullptr) {
+    turns_.read_clock_later();
+  } else {
+    turns_.read_clock_next();
+  }
+  cover_before_user_code = true;  // HK2 of heap_keeper.hpp
 }
 
 }  // namespace VIGIL_DETAIL

@@ -20,7 +20,6 @@
 #include "sched/fiber/fiber.hpp"
 #include "sched/fiber/fiber_registry.hpp"
 #include "sched/queue/own_queue.hpp"
-#include "sched/worker/after_switch.hpp"
 #include "sched/worker/clock_turns.hpp"
 #include "sched/worker/idler.hpp"
 #include "sched/worker/run_bounds.hpp"
@@ -52,7 +51,9 @@ class worker {
   void run() noexcept;
 
   // --- from fibers on this worker
-  void leave_to(after_switch step) noexcept;
+  void park() noexcept;
+  // Parks the timer fiber. `more` is due: other fibers have a few turns first.
+  void leave_timer_fiber(bool more) noexcept;
   [[noreturn]] void leave_for_ever_to_end() noexcept;
   // Called on a fiber's stack, as the first thing after each switch to it.
   static void arrived() noexcept;
@@ -190,12 +191,13 @@ class worker {
 
   void write_stretch(const fiber* left) noexcept;
 
-  void leave_for(fiber* next, after_switch step) noexcept;
+  void leave_for(fiber* next, left_by how) noexcept;
   void after(fiber& f) noexcept;
+  void after_timer_fiber(fiber& f, left_by how) noexcept;
 
-  thread_side* side_ = nullptr;  // on the stack of run()
-  fiber* left_ = nullptr;        // handed over, and waits for arrived()
-  after_switch after_ = after_switch::nothing;
+  thread_side* side_ = nullptr;    // on the stack of run()
+  fiber* left_ = nullptr;          // handed over, and waits for arrived()
+  left_by after_ = left_by::none;  // what is done for a fiber that has left, off its stack
 
   const bool lone_;                              // the only worker: nobody steals from it
   const std::unique_ptr<seeded_order> by_seed_;  // on virtual time
