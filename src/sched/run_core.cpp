@@ -254,26 +254,4 @@ void run_core::start_workers() {
   open_gate(go);
 }
 
-void run_core::start_system_fiber(const char* name, system_fibers::duty of, void* argument) {
-  struct call {
-    system_fibers::duty of;
-    void* argument;
-  };
-
-  fiber& f = make_fiber(0, name, sizeof(call), alignof(call), site{"vigil", 0}, fiber_role::runner);
-  ::new (f.body) call{of, argument};
-  static constexpr body_table table = {[](void* body) {
-                                         const call& c = *static_cast<call*>(body);
-                                         c.of(c.argument, *current_fiber());
-                                       },
-                                       [](void*) noexcept {},
-                                       [](void*) noexcept {},
-                                       [](void*) noexcept -> void* { return nullptr; }};
-  f.table = &table;
-  f.life.handle.store(handle_state::detached);
-  fibers.count_system(1);
-  adopt(f);
-  make_runnable(f);
-}
-
 }  // namespace VIGIL_DETAIL

@@ -17,7 +17,7 @@ namespace VIGIL_DETAIL {
 
 class dump_writer;
 
-class run_core final : public run_seam, public scheduler, private system_fibers {
+class run_core final : public run_seam, public scheduler {
  public:
   // The watch is the futex one if none is given.
   explicit run_core(const scheduler_options& settings, std::unique_ptr<watch> w = nullptr)
@@ -36,7 +36,7 @@ class run_core final : public run_seam, public scheduler, private system_fibers 
   void list_holders(dump_writer& out) noexcept;
 
   // --- the parts
-  run_end end{*this, calls, *this};
+  run_end end{*this, calls};
   side_calls calls{*this};
   deadlock_finder deadlocks{*this, end};
   detail::virtual_time virtual_time{*this, calls, end, deadlocks};
@@ -50,9 +50,6 @@ class run_core final : public run_seam, public scheduler, private system_fibers 
   bool clock_has_jumped(idler& w) noexcept override { return virtual_time.has_jumped(w); }
 
   void main_fiber_goes() noexcept override { end.set_main_fiber(nullptr); }
-
-  // --- system_fibers
-  void start_system_fiber(const char* name, system_fibers::duty of, void* argument) override;
 
   fiber& make_main_fiber(void* task);
   void start_workers();

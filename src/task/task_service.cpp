@@ -3,8 +3,8 @@
 #include "base/assert.hpp"
 #include "sched/call/park.hpp"
 #include "sched/wait/wake_list.hpp"
+#include "sched/worker/system_fiber.hpp"
 #include "sched/worker/turn_budget.hpp"
-#include "timer/system_fiber.hpp"
 
 #include <vigil/detail/callable.hpp>
 #include <vigil/error.hpp>

@@ -1,8 +1,8 @@
 #include "timer/runner_pool.hpp"
 
 #include "sched/call/park.hpp"
+#include "sched/worker/system_fiber.hpp"
 #include "sched/worker/unhandled.hpp"
-#include "timer/system_fiber.hpp"
 
 #include <vigil/error.hpp>
 

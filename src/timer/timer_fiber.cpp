@@ -1,7 +1,7 @@
 #include "timer/timer_fiber.hpp"
 
 #include "sched/call/park.hpp"
-#include "timer/system_fiber.hpp"
+#include "sched/worker/system_fiber.hpp"
 
 #include <algorithm>
 #include <thread>

@@ -24,18 +24,6 @@
 
 namespace VIGIL_DETAIL {
 
-// Starts fibers of the library's own.
-class system_fibers {
- public:
-  using duty = void (*)(void* argument, fiber& self) noexcept;
-
-  // The fiber is counted as one of ours, and ready. Throws as make_fiber does.
-  virtual void start_system_fiber(const char* name, duty of, void* argument) = 0;
-
- protected:
-  ~system_fibers() = default;
-};
-
 // The time that a server needs at the end of the run to answer the requests that it has.
 // The grace is as long as the longest request announced at the time, and at least
 // options::grace, if that is given.
@@ -46,8 +34,7 @@ struct grace_request {
 
 class run_end {
  public:
-  run_end(scheduler& of, side_calls& calls, system_fibers& starter) noexcept
-      : sched_(of), calls_(calls), starter_(starter) {}
+  run_end(scheduler& of, side_calls& calls) noexcept : sched_(of), calls_(calls) {}
 
   // --- any thread
   void request_stop() noexcept;  // outside run() it is kept for the next run
@@ -149,8 +136,8 @@ class run_end {
   void stop_all() noexcept;
   void cancel_root() noexcept;
   void start_stopper() noexcept;
-  void stopper_body(fiber& self) noexcept;
-  void watch_root(fiber& self) noexcept;
+  void stopper_body() noexcept;
+  void watch_root() noexcept;
   kept wait_as(deadline_fiber& role, fiber& self, std::optional<nanos> length) noexcept;
   bool wait_out_grace_as(deadline_fiber& role, fiber& self) noexcept;
   void dismiss(deadline_fiber& role) noexcept;
@@ -166,7 +153,6 @@ class run_end {
 
   scheduler& sched_;
   side_calls& calls_;
-  system_fibers& starter_;
 
   spinlock lock_{lock_rank::shutdown};
   fiber* main_fiber_ VIGIL_GUARDED_BY(lock_) = nullptr;

@@ -20,6 +20,7 @@
 #include "sched/report/dump_writer.hpp"
 #include "sched/run/run_end.hpp"
 #include "sched/worker/signal_hub.hpp"
+#include "sched/worker/system_fiber.hpp"
 
 #include <algorithm>
 #include <new>
@@ -207,10 +208,7 @@ void run_end::cancel_root() noexcept {
   if (node == nullptr) return;
   if (root_cancels_.fetch_add(1) == 0 && !node->is_done() && current_fiber() != nullptr) {
     try {
-      const auto body = [](void* of, fiber& self) noexcept {
-        static_cast<run_end*>(of)->watch_root(self);
-      };
-      starter_.start_system_fiber("shutdown watch", body, this);
+      start_system_fiber<&run_end::watch_root>(sched_, "shutdown watch", *this);
     } catch (...) {
       // No stack for the root watch: nobody counts until the main fiber does.
     }
@@ -221,7 +219,8 @@ void run_end::cancel_root() noexcept {
   sched_.ending.something_ended();
 }
 
-void run_end::watch_root(fiber& self) noexcept {
+void run_end::watch_root() noexcept {
+  fiber& self = *current_fiber();
   // A large tree takes a while even if no function blocks.
   constexpr nanos at_least = 100'000'000;
   const nanos limit = std::max(stop_limit(), at_least);
@@ -237,17 +236,15 @@ void run_end::start_stopper() noexcept {
     if (std::exchange(stopper_started_, true)) return;
   }
   try {
-    const auto body = [](void* of, fiber& self) noexcept {
-      static_cast<run_end*>(of)->stopper_body(self);
-    };
-    starter_.start_system_fiber("shutdown", body, this);
+    start_system_fiber<&run_end::stopper_body>(sched_, "shutdown", *this);
   } catch (...) {
     cancel_root();
     stop_all();  // no stack for the stopper: no grace
   }
 }
 
-void run_end::stopper_body(fiber& self) noexcept {
+void run_end::stopper_body() noexcept {
+  fiber& self = *current_fiber();
   stopper_fiber_.store(&self);
   // As in finish_run(): the user's functions may wait here, and a stop does not throw
   // into them, since nothing could catch the exception.

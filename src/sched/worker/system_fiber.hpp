@@ -1,4 +1,4 @@
-// system_fiber: the service's own fibers, which run a function of one of its parts.
+// system_fiber: the library's own fibers, which run a function of one of its parts.
 #pragma once
 
 #include "sched/worker/scheduler.hpp"
@@ -14,6 +14,12 @@ template <auto Run, class Part>
 fiber& make_system_fiber(scheduler& sched, const char* name, fiber_role role, Part& part) {
   return make_system_fiber(
       sched, name, role, [](void* p) { (static_cast<Part*>(p)->*Run)(); }, &part);
+}
+
+// The same for a runner that runs at once.
+template <auto Run, class Part>
+void start_system_fiber(scheduler& sched, const char* name, Part& part) {
+  sched.make_runnable(make_system_fiber<Run>(sched, name, fiber_role::runner, part));
 }
 
 // Ends a fiber that was never entered.

@@ -1,4 +1,4 @@
-#include "timer/system_fiber.hpp"
+#include "sched/worker/system_fiber.hpp"
 
 #include <new>
 
