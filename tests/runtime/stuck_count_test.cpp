@@ -2,6 +2,7 @@
 // a worker.
 #include "base/clock_source.hpp"
 #include "sched/overseer/stuck_watch.hpp"
+#include "sched/worker/ready_work.hpp"
 #include "support/in_runtime.hpp"
 
 #include <vector>
@@ -77,7 +78,7 @@ TEST_SUITE("stuck") {
   TEST_CASE("a stopped timer is not due, a pending one is, wherever it is stored") {
     in_runtime({.workers = {1}}, [](vigil::runtime& rt) {
       auto& sched = vigil::detail::runtime_access::core_of(rt).sched;
-      CHECK_FALSE(sched.work.waits_for_a_worker());
+      CHECK_FALSE(vigil::detail::waits_for_a_worker(sched));
       std::vector<vigil::timer> stopped;
       for (int i = 0; i < 1000; ++i)  // some in the heap, some in the intake
         stopped.push_back(vigil::after_func(1us, [] {}));
@@ -85,7 +86,7 @@ TEST_SUITE("stuck") {
         t.stop();
       const nanos later = vigil::detail::monotonic_now() + 3600 * second;
       CHECK_FALSE(sched.timers().anything_due(later));
-      CHECK_FALSE(sched.work.waits_for_a_worker());
+      CHECK_FALSE(vigil::detail::waits_for_a_worker(sched));
       for (int i = 0; i < 600; ++i)
         stopped[static_cast<std::size_t>(i)].reset(2h);
       CHECK_FALSE(sched.timers().anything_due(later));
@@ -98,7 +99,7 @@ TEST_SUITE("stuck") {
         stopped[which].stop();
         CHECK_FALSE(sched.timers().anything_due(later));
       }
-      CHECK_FALSE(sched.work.waits_for_a_worker());
+      CHECK_FALSE(vigil::detail::waits_for_a_worker(sched));
       for (auto& t : stopped)
         t.stop();
     });
@@ -107,15 +108,15 @@ TEST_SUITE("stuck") {
   TEST_CASE("a fiber that is ready waits, one that runs does not") {
     in_runtime({.workers = {1}}, [](vigil::runtime& rt) {
       auto& sched = vigil::detail::runtime_access::core_of(rt).sched;
-      CHECK_FALSE(sched.work.waits_for_a_worker());
-      auto f = vigil::spawn([&] { CHECK_FALSE(sched.work.waits_for_a_worker()); });
-      CHECK(sched.work.waits_for_a_worker());
+      CHECK_FALSE(vigil::detail::waits_for_a_worker(sched));
+      auto f = vigil::spawn([&] { CHECK_FALSE(vigil::detail::waits_for_a_worker(sched)); });
+      CHECK(vigil::detail::waits_for_a_worker(sched));
       f.join();
       auto t = vigil::after_func(1ns, [] {});
       const auto from = vigil::clock::now();
       while (since(from) < 1us) {
       }
-      CHECK(sched.work.waits_for_a_worker());
+      CHECK(vigil::detail::waits_for_a_worker(sched));
       while (vigil::stats().timers_fired == 0)
         vigil::sleep_for(1us);
     });

@@ -7,6 +7,7 @@
 #include "sched/idle/tuning.hpp"
 #include "sched/overseer/slow_fiber.hpp"
 #include "sched/overseer/stuck_watch.hpp"
+#include "sched/worker/ready_work.hpp"
 
 #include <algorithm>
 #include <system_error>
@@ -52,7 +53,7 @@ left_work::found left_work::look(nanos now) noexcept {
     seen_[i].had_ready = has_ready;
   }
   const nanos wanted = counts ? watch_is_wanted_at() : never;
-  const bool in_common = counts && (wanted != never || sched_.work.any_in_common());
+  const bool in_common = counts && (wanted != never || any_work_in_common(sched_));
   f.some = f.some || in_common;
   f.still = f.still || (in_common && some_in_common_ && !f.moved);
   some_in_common_ = in_common;

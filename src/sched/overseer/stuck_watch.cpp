@@ -3,6 +3,7 @@
 #include "base/assert.hpp"
 #include "machine/process_state.hpp"
 #include "sched/report/dump.hpp"
+#include "sched/worker/ready_work.hpp"
 #include "sched/worker/scheduler.hpp"
 
 #include <algorithm>
@@ -57,7 +58,7 @@ nanos stuck_watch::look(nanos now) noexcept {
   if (now < next_tick_) return next_tick_;
   const std::uint64_t switches = look_at_runs(sched_.workers());
   const bool has_switched = switches != std::exchange(switches_, switches);
-  const bool somebody_waits = sched_.work.waits_for_a_worker();
+  const bool somebody_waits = waits_for_a_worker(sched_);
   if (count_.look(now, has_switched, somebody_waits) && !process_is_exiting()) report();
   next_tick_ = saturating_add(now, tick_);
   // While a fiber waits, nothing is at rest: a worker that sleeps in an io_context runs

@@ -25,6 +25,7 @@
 #include "sched/run/run_end.hpp"
 #include "sched/wait/cancel_tree.hpp"
 #include "sched/wait/wake_list.hpp"
+#include "sched/worker/ready_work.hpp"
 
 #include <mutex>
 
@@ -77,7 +78,7 @@ bool deadlock_finder::looks_stuck(std::uint64_t asleep) const noexcept {
   if (sched_.fibers.alive() == 0 || sched_.outside.any()) return false;
   // The worker has tidied: the word is `never` even if a pending timer never comes due.
   if (sched_.board.next_deadline.load() != never) return false;
-  if (sched_.work.any() || sched_.work.any_pinned() || sched_.signals.is_watched()) return false;
+  if (any_work(sched_) || any_pinned_work(sched_) || sched_.signals.is_watched()) return false;
   // Such a signal ends the waits for the end of the run.
   if (end_.waits_for_stop_signal()) return false;
   // So does a handler in the io_context that calls request_stop(); Asio does not say

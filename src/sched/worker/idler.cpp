@@ -3,6 +3,7 @@
 #include "base/clock_source.hpp"
 #include "machine/stack.hpp"
 #include "sched/idle/tuning.hpp"
+#include "sched/worker/ready_work.hpp"
 #include "sched/worker/scheduler.hpp"
 
 namespace VIGIL_DETAIL {
@@ -18,7 +19,7 @@ bool idler::stop_looking(std::size_t callbacks) noexcept {
   const bool last = sched_.idle().stop_looking();
   if (sched_.idle().asleep() == 0) return false;
   // Others left to this one what they added while it was looking.
-  if (last && sched_.work.any(callbacks)) share(false);
+  if (last && any_work(sched_, callbacks)) share(false);
   return true;
 }
 
@@ -30,7 +31,7 @@ void idler::share(bool is_one) noexcept {
 bool idler::sees_work() noexcept {
   if (!sched_.clock.is_virtual() && sched_.board.next_deadline.load() < sched_.idle().earliest())
     return true;
-  return !inbox_.empty() || sched_.work.any();
+  return !inbox_.empty() || any_work(sched_);
 }
 
 // Returns a time before which the worker does not wake for deadlines, or 0. A deadline

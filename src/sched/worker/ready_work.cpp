@@ -2,44 +2,45 @@
 
 #include "sched/worker/scheduler.hpp"
 
+#include <algorithm>
+
 namespace VIGIL_DETAIL {
+namespace {
 
-bool ready_work::any_in_common(std::size_t callbacks) const noexcept {
-  return !sched_.injected.empty() || sched_.signals.any() || sched_.state.over() ||
-         (sched_.board.callbacks_waiting.load() > callbacks && sched_.timers().has_callbacks());
+template <class Is>
+bool any_worker(const scheduler& s, Is is) noexcept {
+  const worker_list& all = s.workers();
+  return std::any_of(all.begin(), all.end(), [&](const auto& w) { return is(*w); });
 }
 
-bool ready_work::any_in_queues() const noexcept {
-  for (const auto& w : sched_.workers()) {
-    if (w->has_ready()) return true;
-  }
-  return false;
+bool any_in_queues(const scheduler& s) noexcept {
+  return any_worker(s, [](const worker& w) { return w.has_ready(); });
 }
 
-bool ready_work::any(std::size_t callbacks) const noexcept {
-  return any_in_common(callbacks) || any_in_queues();
+}  // namespace
+
+bool any_work_in_common(const scheduler& s, std::size_t callbacks) noexcept {
+  return !s.injected.empty() || s.signals.any() || s.state.over() ||
+         (s.board.callbacks_waiting.load() > callbacks && s.timers().has_callbacks());
 }
 
-bool ready_work::much() const noexcept {
-  if (any_in_common()) return true;
-  for (const auto& w : sched_.workers()) {
-    if (!w->has_one()) return true;
-  }
-  return false;
+bool any_work(const scheduler& s, std::size_t callbacks) noexcept {
+  return any_work_in_common(s, callbacks) || any_in_queues(s);
 }
 
-bool ready_work::any_pinned() const noexcept {
-  for (const auto& w : sched_.workers()) {
-    if (w->has_pinned()) return true;
-  }
-  return false;
+bool much_work(const scheduler& s) noexcept {
+  return any_work_in_common(s) || any_worker(s, [](const worker& w) { return !w.has_one(); });
 }
 
-bool ready_work::waits_for_a_worker() const noexcept {
-  if (!sched_.injected.empty() || sched_.timers().has_callbacks()) return true;
-  if (any_in_queues() || any_pinned()) return true;
-  const nanos now = sched_.clock.now();
-  return sched_.board.next_deadline.load() <= now && sched_.timers().anything_due(now);
+bool any_pinned_work(const scheduler& s) noexcept {
+  return any_worker(s, [](const worker& w) { return w.has_pinned(); });
+}
+
+bool waits_for_a_worker(const scheduler& s) noexcept {
+  if (!s.injected.empty() || s.timers().has_callbacks()) return true;
+  if (any_in_queues(s) || any_pinned_work(s)) return true;
+  const nanos now = s.clock.now();
+  return s.board.next_deadline.load() <= now && s.timers().anything_due(now);
 }
 
 }  // namespace VIGIL_DETAIL

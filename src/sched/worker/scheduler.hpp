@@ -22,7 +22,6 @@
 #include "sched/wait/timer_seam.hpp"
 #include "sched/worker/dump_note.hpp"
 #include "sched/worker/outside_work.hpp"
-#include "sched/worker/ready_work.hpp"
 #include "sched/worker/run_seam.hpp"
 #include "sched/worker/runtime_part.hpp"
 #include "sched/worker/signal_hub.hpp"
@@ -169,7 +168,6 @@ class scheduler {
   fiber_registry fibers{settings_, ending};
   outside_work outside{idle_, board, ending, visitors_};
   signal_hub signals{watches_, workers_, board, visitors_};
-  ready_work work{*this};
   standstill at_instant;      // of virtual time
   runtime_parts parts_above;  // kept for the runtime by the layers above
 };

@@ -2,6 +2,7 @@
 
 #include "machine/process_state.hpp"
 #include "sched/queue/seeded_order.hpp"
+#include "sched/worker/ready_work.hpp"
 #include "sched/worker/scheduler.hpp"
 
 #include <algorithm>
@@ -131,12 +132,12 @@ fiber* worker::pick() noexcept {
 // The timer fiber, if a deadline has come.
 inline fiber* worker::look_at_clock() noexcept {
   if (!turns_.due(idler.is_looking())) return nullptr;
-  if (turns_.shares_now() && sched.work.much()) sched.work_added();
+  if (turns_.shares_now() && much_work(sched)) sched.work_added();
   return turns_.deadline_has_come() ? sched.board.take_timer_fiber() : nullptr;
 }
 
 void worker::keep_no_longer() noexcept {
-  if (turns_.keeps_no_longer() && sched.work.much()) sched.work_added();
+  if (turns_.keeps_no_longer() && much_work(sched)) sched.work_added();
 }
 
 // Called on the stack of a fiber that leaves: the next one, if it comes from this
