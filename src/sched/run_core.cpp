@@ -5,8 +5,6 @@
 #include "base/at_end.hpp"
 #include "base/words.hpp"
 #include "sched/overseer/overseer.hpp"
-#include "sched/overseer/slow_fiber.hpp"
-#include "sched/overseer/stuck_watch.hpp"
 #include "sched/process/process.hpp"
 #include "sched/process/process_fork.hpp"
 
@@ -23,38 +21,6 @@
 
 namespace VIGIL_DETAIL {
 namespace {
-
-// The overseer, and what it looks for.
-class watched_run {
- public:
-  explicit watched_run(run_core& s) : sched_(s), workers_(s.workers()) {
-    const scheduler_options& settings = s.settings();
-    if (settings.slow_fiber.count() > 0) slow_.emplace(s, settings.slow_fiber.count());
-    if (settings.stuck_limit.count() > 0 && !s.clock.is_virtual())
-      stuck_.emplace(s, settings.stuck_limit.count());
-    const nanos now = monotonic_now();
-    for (const auto& w : workers_)
-      w->ran.begin(w->counters.stretch(), now);
-  }
-
-  // Starts the overseer, which looks at the workers, their work and the timers at once.
-  // Throws std::system_error.
-  void begin() {
-    const scheduler_options& settings = sched_.settings();
-    const bool stacks_cool = settings.warm_stacks != 0 && !sched_.clock.is_virtual();
-    // A guest keeps to its host's thread, and lets its stacks cool when it rests.
-    if (stuck_ || slow_ || (stacks_cool && !settings.is_guest) || workers_.size() > 1) {
-      overseer_.emplace(sched_, stuck_ ? &*stuck_ : nullptr, slow_ ? &*slow_ : nullptr);
-    }
-  }
-
- private:
-  run_core& sched_;
-  worker_list& workers_;
-  std::optional<slow_fibers> slow_;
-  std::optional<stuck_watch> stuck_;
-  std::optional<overseer> overseer_;
-};
 
 // The function that run() gives to the main fiber, and how it has ended.
 class main_task {
@@ -152,7 +118,9 @@ bool run_core::run(call_ref body) {
   });
   // A virtual clock may stand still for ever: nobody would give the memory back.
   const warm_stacks warm(clock.is_virtual() ? 0 : settings_.warm_stacks);
-  watched_run watched(*this);
+  for (const auto& w : workers_)
+    w->ran.begin(w->counters.stretch(), monotonic_now());
+  std::optional<overseer> watched;
   const process_guard process(*this);
   watches_.present().run_begins();
   const at_end told([this] { watches_.present().run_ends(); });  // another one, perhaps
@@ -161,7 +129,7 @@ bool run_core::run(call_ref body) {
   fiber* main = nullptr;
   try {
     main = &make_main_fiber(&task);
-    watched.begin();
+    if (overseer::is_needed(*this)) watched.emplace(*this);
     start_workers();
   } catch (...) {
     if (main != nullptr) abandon(*main);

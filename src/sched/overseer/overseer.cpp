@@ -1,12 +1,11 @@
 #include "sched/overseer/overseer.hpp"
 
+#include "base/at_end.hpp"
 #include "base/clock_source.hpp"
 #include "machine/process_threads.hpp"
 #include "machine/stack.hpp"
 #include "machine/without_signals.hpp"
 #include "sched/idle/tuning.hpp"
-#include "sched/overseer/slow_fiber.hpp"
-#include "sched/overseer/stuck_watch.hpp"
 #include "sched/worker/ready_work.hpp"
 
 #include <algorithm>
@@ -65,27 +64,41 @@ left_work::found left_work::look(nanos now) noexcept {
 
 // --- the thread
 
-overseer::overseer(scheduler& of, stuck_watch* stuck, slow_fibers* slow)
-    : sched_(of), by_(of.idle().oversight), stuck_(stuck), slow_(slow), left_(of) {
+namespace {
+
+bool watches_for_stuck(const scheduler& s) noexcept {
+  return s.settings().stuck_limit.count() > 0 && !s.clock.is_virtual();
+}
+
+}  // namespace
+
+// A virtual clock may stand still for ever: stacks do not cool there.
+bool overseer::is_needed(const scheduler& s) noexcept {
+  const scheduler_options& settings = s.settings();
+  const bool stacks_cool = settings.warm_stacks != 0 && !settings.is_guest && !s.clock.is_virtual();
+  return stacks_cool || watches_for_stuck(s) || settings.slow_fiber.count() > 0 ||
+         s.workers().size() > 1;
+}
+
+overseer::overseer(scheduler& of) : sched_(of), by_(of.idle().oversight), left_(of) {
+  const scheduler_options& settings = of.settings();
+  if (watches_for_stuck(of)) stuck_.emplace(of, settings.stuck_limit.count());
+  if (settings.slow_fiber.count() > 0) slow_.emplace(of, settings.slow_fiber.count());
   by_.begin();
   process_count_quiet_threads(1);  // it starts nothing
+  const at_end looked_at([this] {
+    if (thread_.joinable()) return;
+    process_count_quiet_threads(-1);
+    by_.end();
+  });
   const without_signals blocked;
   try {
     thread_ = std::thread([this] { body(); });
   } catch (const std::system_error& e) {
-    has_no_thread();
     throw std::system_error(e.code(),
                             "vigil::run: the overseer's thread cannot be started; raise the limit "
                             "on threads (ulimit -u, cgroup pids.max)");
-  } catch (...) {  // std::bad_alloc
-    has_no_thread();
-    throw;
   }
-}
-
-void overseer::has_no_thread() noexcept {
-  process_count_quiet_threads(-1);
-  by_.end();
 }
 
 overseer::~overseer() {
@@ -101,8 +114,8 @@ void overseer::body() noexcept {
     if (by_.is_over()) return;
     const nanos now = monotonic_now();
     nanos until = look_at_left(now);
-    if (stuck_ != nullptr && by_.attends()) until = std::min(until, stuck_->look(now));
-    if (slow_ != nullptr) until = std::min(until, slow_->look(now));
+    if (stuck_ && by_.attends()) until = std::min(until, stuck_->look(now));
+    if (slow_) until = std::min(until, slow_->look(now));
     while (!decay_stacks()) {
     }
     const decay_attendant decay;

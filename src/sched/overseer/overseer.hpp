@@ -15,16 +15,15 @@
 #include "base/atomic.hpp"
 #include "base/nanos.hpp"
 #include "sched/idle/oversight.hpp"
+#include "sched/overseer/slow_fiber.hpp"
+#include "sched/overseer/stuck_watch.hpp"
 #include "sched/worker/scheduler.hpp"
 
-#include <cstdint>
+#include <optional>
 #include <thread>
 #include <vector>
 
 namespace VIGIL_DETAIL {
-
-class slow_fibers;
-class stuck_watch;
 
 // The work that is left to workers in user code, as seen by one look after the other.
 class left_work {
@@ -56,22 +55,24 @@ class left_work {
 
 class overseer {
  public:
-  // Starts the thread; throws std::system_error, std::bad_alloc. `stuck` and `slow`: null
-  // without that duty.
-  overseer(scheduler& of, stuck_watch* stuck, slow_fibers* slow);
+  // Whether a run needs one. A guest keeps to its host's thread, and lets its stacks cool
+  // when it rests.
+  static bool is_needed(const scheduler& s) noexcept;
+
+  // Starts the thread, which looks at once. Throws std::system_error, std::bad_alloc.
+  explicit overseer(scheduler& of);
   ~overseer();
   overseer(const overseer&) = delete;
   overseer& operator=(const overseer&) = delete;
 
  private:
-  void has_no_thread() noexcept;
   void body() noexcept;
   nanos look_at_left(nanos now) noexcept;
 
   scheduler& sched_;
   oversight& by_;
-  stuck_watch* const stuck_;
-  slow_fibers* const slow_;
+  std::optional<stuck_watch> stuck_;
+  std::optional<slow_fibers> slow_;
   left_work left_;
   nanos interval_ = 0;  // 0: it rests
   nanos next_look_ = 0;
