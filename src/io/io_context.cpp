@@ -17,7 +17,7 @@ void attach(options& settings, boost::asio::io_context& context) noexcept {
 
 boost::asio::io_context& io_context() {
   vigil::detail::scheduler& sched = *vigil::detail::require_fiber("io::io_context").sched;
-  const auto present = [&] { return sched.present_watch().as_io_watch(); };
+  const auto present = [&] { return sched.watches().present().as_io_watch(); };
   if (present() == nullptr) {
     if (sched.clock.is_virtual()) {
       throw wrong_place(

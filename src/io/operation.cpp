@@ -98,7 +98,7 @@ operation& begin_operation(const any_io_executor& own,
   vigil::detail::fiber& self = fiber_that_may_wait();
   check_is_not_run_here(own);
   check_is_not_run_here(bound);
-  vigil::detail::io_watch* watch = self.sched->present_watch().as_io_watch();
+  vigil::detail::io_watch* watch = self.sched->watches().present().as_io_watch();
   const bool in_context = io_context_of(own) != nullptr;
   if (watch != nullptr && (in_context || !is_system(own)) && !is_in(own, *watch) &&
       (!bound || !is_in(bound, *watch))) {

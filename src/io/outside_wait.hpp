@@ -36,7 +36,7 @@ class outside_wait {
  private:
   static vigil::detail::io_watch* watch_of(vigil::detail::scheduler& sched,
                                            const boost::asio::any_io_executor& by) noexcept {
-    vigil::detail::io_watch* const watch = sched.present_watch().as_io_watch();
+    vigil::detail::io_watch* const watch = sched.watches().present().as_io_watch();
     return watch != nullptr && &by.context() == &watch->context() ? watch : nullptr;
   }
 

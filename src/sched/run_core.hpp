@@ -49,8 +49,6 @@ class run_core final : public run_seam, public scheduler {
 
   bool clock_has_jumped(idler& w) noexcept override { return virtual_time.has_jumped(w); }
 
-  void main_fiber_goes() noexcept override { end.set_main_fiber(nullptr); }
-
   fiber& make_main_fiber(void* task);
   void start_workers();
 

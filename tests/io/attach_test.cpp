@@ -44,7 +44,7 @@ void ping_pong(asio::io_context& c, int n) {
 }
 
 vigil::detail::io_watch& own_watch() {
-  auto& present = vigil::detail::current_scheduler()->present_watch();
+  auto& present = vigil::detail::current_scheduler()->watches().present();
   return *present.as_io_watch();
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "base/atomic.hpp"
-#include "base/spinlock.hpp"
 #include "sched/idle/watch.hpp"
 
 #include <memory>
@@ -20,19 +19,19 @@ class watch_slot {
         present_(first_.get()) {}
 
   watch& present() const noexcept {
-    // Pairs with the store in change().
+    // Pairs with the exchange in change().
     return *present_.load(order::acquire);
   }
 
   // Replaces the watch. False if the first one is not a futex watch, or another call came
   // first. Both watches stay as long as the slot does.
-  bool change(std::unique_ptr<watch> w) noexcept VIGIL_EXCLUDES(lock_) {
-    const lock_guard guard(lock_);
-    if (!may_change_ || second_ != nullptr) return false;
+  bool change(std::unique_ptr<watch> w) noexcept {
+    watch* expected = first_.get();
+    // A call that comes too late finds the new watch in present(). It stands there before
+    // a worker sleeps in it: a signal that interrupts the old watch finds its sleeper
+    // there, or that sleeper looks at the signals later.
+    if (!may_change_ || !present_.compare_exchange_strong(expected, w.get())) return false;
     second_ = std::move(w);
-    // Stored before a worker sleeps in it: a signal that interrupts the old watch finds
-    // its sleeper there, or that sleeper looks at the signals later.
-    present_.store(second_.get());
     return true;
   }
 
@@ -40,8 +39,7 @@ class watch_slot {
   const std::unique_ptr<watch> first_;
   const bool may_change_;
   atomic<watch*> present_;
-  spinlock lock_{lock_rank::shutdown};
-  std::unique_ptr<watch> second_ VIGIL_GUARDED_BY(lock_);
+  std::unique_ptr<watch> second_;  // written by the one call that changes the watch
 };
 
 }  // namespace VIGIL_DETAIL

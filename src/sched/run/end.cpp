@@ -116,6 +116,7 @@ void run_end::finish_run(fiber& self) noexcept {
   }
   sched_.timers().end_fibers();  // RE6
   wait_for_system_fibers(self);
+  set_main_fiber(nullptr);
 }
 
 // True if at one instant the main fiber is the only one, and there is neither outside

@@ -80,7 +80,7 @@ class run_end {
   // `has_begun`: whether the run was more than an attempt. An attempt leaves a stop that
   // was asked for to the next run.
   void close_run(bool has_begun) noexcept VIGIL_EXCLUDES(lock_);
-  // Called when the main fiber starts, and with null before its control block goes.
+  // Called when the main fiber starts, and with null before it ends.
   void set_main_fiber(fiber* main) noexcept VIGIL_EXCLUDES(lock_);
 
   // --- the main fiber, after its function

@@ -11,25 +11,13 @@
 
 namespace VIGIL_DETAIL {
 
-// The nodes that a cancel has marked and that have something to end; each is kept.
-class cancel_node::marked {
- public:
-  void add(cancel_node& n) noexcept { nodes_.push_back(n); }
-
-  // Caller: holds no lock.
-  void tell_all() noexcept;
-
- private:
-  chain<cancel_node, &cancel_node::next_marked_> nodes_;
-};
-
-void cancel_node::marked::tell_all() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  for (cancel_node* n = nodes_.front(); n != nullptr; n = n->next_marked_)
+void cancel_node::tell(marked& all) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  for (cancel_node* n = all.front(); n != nullptr; n = n->next_marked_)
     n->end_waits();
-  for (cancel_node* n = nodes_.front(); n != nullptr; n = n->next_marked_) {
+  for (cancel_node* n = all.front(); n != nullptr; n = n->next_marked_) {
     if (n->wants_on_done_) n->on_done();  // CN1: the flag changes no more
   }
-  while (cancel_node* const n = nodes_.pop_front()) {
+  while (cancel_node* const n = all.pop_front()) {
     while (cancel_callback* const c = n->callbacks_.pop_front())  // CN1: ours alone
       c->run(*c);
     n->release();
@@ -41,7 +29,7 @@ void cancel_node::mark(cancel_state state, const std::exception_ptr& cause, mark
   state_.store(state);  // CN6: the cause is seen with it
   // CN7: if it cannot be kept, nothing waits under it.
   const bool heard_of = wants_on_done_ || !waiters_.empty() || !callbacks_.empty();
-  if (heard_of && try_retain()) all.add(*this);
+  if (heard_of && try_retain()) all.push_back(*this);
 }
 
 void cancel_node::end_waits() noexcept {
@@ -87,7 +75,7 @@ void cancel_node::cancel(cancel_state state,
   }
   lock_.unlock();
   leave();
-  all.tell_all();
+  tell(all);
 }
 
 bool cancel_node::begin_wait(queued_waiter& w) noexcept {

@@ -165,7 +165,9 @@ class cancel_node {
   }
 
  private:
-  class marked;
+  // The nodes that a cancel has marked and that have something to end; each is kept.
+  cancel_node* next_marked_ = nullptr;
+  using marked = detail::chain<cancel_node, &cancel_node::next_marked_>;
 
   // False if the last reference is gone: the node is about to leave.
   virtual bool try_retain() noexcept = 0;
@@ -175,6 +177,7 @@ class cancel_node {
   void mark(detail::cancel_state state, const std::exception_ptr& cause, marked& all) noexcept
       VIGIL_REQUIRES(lock_);
   void end_waits() noexcept VIGIL_EXCLUDES(lock_);
+  static void tell(marked& all) noexcept;  // caller: holds no lock
 
   detail::atomic<detail::cancel_state> state_{detail::cancel_state::open};
   detail::atomic<bool> waited_in_channel_{false};
@@ -183,7 +186,6 @@ class cancel_node {
   mutable detail::spinlock lock_{detail::lock_rank::cancel_tree};
   cancel_node* above_ = nullptr;
   detail::list_hook<cancel_node> among_children_;  // guarded by the lock of above_
-  cancel_node* next_marked_ = nullptr;
   detail::far_list<detail::queued_waiter> waiters_ VIGIL_GUARDED_BY(lock_);
   detail::list<detail::cancel_callback, &detail::cancel_callback::hook> callbacks_ VIGIL_GUARDED_BY(
       lock_);

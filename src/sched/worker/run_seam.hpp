@@ -19,8 +19,6 @@ class run_seam {
   // On virtual time, when nothing is ready and no timer is due: true if a timer is due
   // now, since the clock has jumped.
   virtual bool clock_has_jumped(idler& w) noexcept = 0;
-  // The main fiber has ended, and its block goes.
-  virtual void main_fiber_goes() noexcept = 0;
 
  protected:
   ~run_seam() = default;

@@ -263,7 +263,6 @@ void scheduler::finish(fiber& f) noexcept {
 void scheduler::ended(fiber& f) noexcept {
   const fiber_role role = f.role;
   f.state.store(fiber_state::ended, order::relaxed);  // ordering: the dump's field
-  if (role == fiber_role::main) run_.main_fiber_goes();
   if (f.release()) dispose(f);
   if (role == fiber_role::main) {
     fibers.count_alive(-1);

@@ -93,8 +93,6 @@ class scheduler {
   // --- where idle workers wait
   const watch_slot& watches() const noexcept { return watches_; }
 
-  watch& present_watch() const noexcept { return watches_.present(); }
-
   // Changes the watch, once in the scheduler's life, while workers run and sleep:
   // false if one was given to the constructor or came first.
   VIGIL_FOR_IO bool adopt_watch(std::unique_ptr<watch> w);

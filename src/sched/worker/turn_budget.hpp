@@ -23,6 +23,7 @@
 #include <vigil/detail/wait_limit.hpp>
 
 #include <cstdint>
+#include <utility>
 
 namespace VIGIL_DETAIL {
 
@@ -81,11 +82,7 @@ class turn_budget {
   // A task has spent all of the runner's turn.
   void end_turn() noexcept { turn_is_over_ = true; }
 
-  bool take_end_of_turn() noexcept {
-    const bool over = turn_is_over_;
-    turn_is_over_ = false;
-    return over;
-  }
+  bool take_end_of_turn() noexcept { return std::exchange(turn_is_over_, false); }
 
  private:
   void count_up() noexcept;
