@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt  # noqa: E402: after the choice of the output
 from workloads import PEERS  # noqa: E402
 
 COLOURS = {
-    "vigil": "#c8102e", "vigil_tasks": "#e4717f", "vigil_tasks_shared": "#f2b8bf",
+    "vigil": "#c8102e", "vigil_tasks": "#e4717f",
     "libuv": "#4c8c2b", "libuv_cached": "#a3c991", "asio": "#1f5fa8",
     "boost_fiber": "#7fb0e0", "go": "#00a0b8", "node": "#8a8a2a", "tokio": "#b36a2e",
     "bare": "#999999",

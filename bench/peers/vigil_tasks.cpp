@@ -20,7 +20,6 @@ using vigil::task_handle;
 int serve_in_tasks(const request& asked, const auto& sample) {
   vigil::options settings;
   settings.workers = asked["workers"];
-  settings.wakeups_per_second = static_cast<std::uint32_t>(asked["wakeups"]);
   return vigil::run(settings, [&] { return serve([&] { return vigil::spawn(sample()).join(); }); });
 }
 

@@ -20,11 +20,8 @@ class Peer:
 
 PEERS = (
     Peer("vigil", "vigil", ("{programs}/peer_vigil",), workers=0),
-    Peer("vigil_tasks", "vigil's tasks", ("{programs}/peer_vigil_tasks",), (("wakeups", 0),),
+    Peer("vigil_tasks", "vigil's tasks", ("{programs}/peer_vigil_tasks",), (),
          ("yield", "spawn", "channels", "sleepers"), workers=0),
-    # Tokio's timers have a resolution of one millisecond.
-    Peer("vigil_tasks_shared", "vigil's tasks, 1 000 wake-ups a second",
-         ("{programs}/peer_vigil_tasks",), (("wakeups", 1000),), ("sleepers",), workers=0),
     Peer("libuv", "libuv", ("{programs}/peer_libuv",), (("cached", 0),)),
     Peer("libuv_cached", "libuv, cached clock", ("{programs}/peer_libuv",), (("cached", 1),),
          ("arm", "arm-parallel")),

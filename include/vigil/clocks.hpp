@@ -12,8 +12,7 @@
 //
 // Cost: that of any timer, and two system calls where none was pending. And while one is,
 // a thread of the library waits for the kernel to tell of steps; each runtime has its
-// own, which ends a second after the last timer. options::wakeups_per_second puts sleeps
-// off, but neither timers nor tickers on these clocks.
+// own, which ends a second after the last timer.
 //
 // On virtual time both clocks begin with vigil::clock; testing::step_wall and
 // testing::suspend_for move them.

@@ -83,7 +83,7 @@ enum class timer_order {
   //
   // If one arming returns before another begins, on whatever threads, and before the
   // deadline, it is the first; armings at the same time have either order. With
-  // set_slack(), and with wakeups_per_second, the deadline plus the slack counts. A timer
+  // set_slack() the deadline plus the slack counts. A timer
   // that is due when it is armed has no place among those that were armed before; one on
   // wall or boot time has a new one after each step. Callbacks begin in this order, and
   // waiting fibers are made ready in it; with several workers a callback may begin before
@@ -244,15 +244,6 @@ struct options {
   // on_unhandled is called on the worker's own stack, where nothing may wait; the next
   // handlers still run.
   detail::shared_call<void(std::exception_ptr error)> on_unhandled = nullptr;
-
-  // The goal for wake-ups by timers, in each second, to save energy; up to 1 000 000, and
-  // 0 means that each timer fires as soon as it can. Otherwise there are so many instants
-  // in a second, the same for all timers, and a deadline is put off to the next one if
-  // that is no further than an eighth of its distance, and no further than a second. Any
-  // other timer fires on time, as do waits of less than 10 ms and timers with a slack of
-  // their own (set_slack, even if it is 0). None fires early. stats().wakeups_saved
-  // counts.
-  std::uint32_t wakeups_per_second = 0;
 
   // How many calls that might wait, but are served at once, a fiber or a task may make in
   // one turn; up to 1 000 000. The next one lets others go first, as this_fiber::yield()

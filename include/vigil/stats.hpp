@@ -62,7 +62,6 @@ struct runtime_stats {
   std::uint64_t heap_entries = 0;    // entries in the heap and the intakes, including dead ones
   std::uint64_t dead_entries = 0;    // entries that will never fire
   delay_histogram lateness;          // from the deadline to the firing
-  std::uint64_t wakeups_saved = 0;   // timers that shared one, by options::wakeups_per_second
 
   // Workers, and what they ask of the kernel.
   std::uint64_t workers = 0;

@@ -38,7 +38,6 @@ clock_callback& clock_callback::make(const std::shared_ptr<clock_hub>& hub,
   auto* const made = new clock_callback(hub, kind);
   callback wrapped(function(*made, std::move(f)));  // owns it
   record = hub->service().make_record(std::move(wrapped), 0, false, from);
-  record->set_slack(0);
   record->on_clock = made;
   const lock_guard guard(made->lock_);
   made->record_ = record;

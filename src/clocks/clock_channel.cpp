@@ -92,10 +92,7 @@ void clock_channel::arm(bool parking) {
     return;
   }
   timer_service& service = hub_->service();
-  if (timer_ == nullptr) {
-    timer_ = service.make_send(&clock_channel::ring, this, hub_->generation());
-    timer_->set_slack(0);
-  }
+  if (timer_ == nullptr) timer_ = service.make_send(&clock_channel::ring, this, hub_->generation());
   hub_->add(*this);
   is_due(now());  // for a ticker that was stepped back
   retain(this);   // TC2

@@ -173,9 +173,6 @@ constexpr plain_family counters[] = {
      &runtime_stats::timers_reset},
     {"vigil_timer_fired", "Timers fired.", &runtime_stats::timers_fired},
     {"vigil_timer_stopped", "Timers stopped before they fired.", &runtime_stats::timers_stopped},
-    {"vigil_timer_wakeups_saved",
-     "Timers that shared a wake-up, by options::wakeups_per_second.",
-     &runtime_stats::wakeups_saved},
     {"vigil_worker_kernel_waits", "Times a worker went to sleep.", &runtime_stats::kernel_waits},
     {"vigil_worker_wake_calls", "System calls to wake a worker.", &runtime_stats::wake_calls},
 };

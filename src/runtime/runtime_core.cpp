@@ -106,12 +106,6 @@ scheduler_options checked(const options& settings) {
   check_stack("main_stack_size", settings.main_stack_size);
   for (const int signal : settings.stop_on)
     checked_signal("vigil: options::stop_on", signal);
-  constexpr std::uint32_t most_wakeups = 1'000'000;
-  if (settings.wakeups_per_second > most_wakeups) {
-    throw std::invalid_argument(
-        "vigil: options::wakeups_per_second is " + std::to_string(settings.wakeups_per_second) +
-        "; it must be at most " + std::to_string(most_wakeups) + ", and 0 means no goal");
-  }
   constexpr std::uint32_t most_calls = 1'000'000;
   if (settings.turn_budget > most_calls) {
     throw std::invalid_argument("vigil: options::turn_budget is " +

@@ -75,7 +75,7 @@ void timer_channel::arm(bool parking) {
   }
   if (timer_ == nullptr) {
     timer_ = service_.make_send(&timer_channel::ring, this, generation_);
-    if (has_own_slack_) timer_->set_slack(slack_us_);
+    timer_->set_slack(slack_us_);
   }
   // TC2. Dropping it never drops the last handle, since the caller has another.
   retain(this);
@@ -169,7 +169,6 @@ std::uint64_t timer_channel::missed() const noexcept {
 void timer_channel::set_slack(std::uint32_t micros) {
   const lock_guard guard(lock);
   slack_us_ = micros;
-  has_own_slack_ = true;
   if (timer_ != nullptr) timer_->set_slack(micros);
 }
 

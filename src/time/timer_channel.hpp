@@ -68,7 +68,6 @@ class timer_channel final : public channel_core, public timed_source {
   const std::uint32_t generation_;
   const bool virtual_;
   std::uint32_t slack_us_ VIGIL_GUARDED_BY(lock) = 0;
-  bool has_own_slack_ VIGIL_GUARDED_BY(lock) = false;
   atomic<nanos> when_;  // written under the lock; `never`: not pending
   nanos period_ VIGIL_GUARDED_BY(lock);
   std::uint64_t missed_ VIGIL_GUARDED_BY(lock) = 0;

@@ -14,10 +14,6 @@ class no_room_for_timer : public std::bad_alloc {
   }
 };
 
-nanos interval_of(std::uint32_t per_second) noexcept {
-  return per_second == 0 ? 0 : 1'000'000'000 / per_second;
-}
-
 enum class entry_state : std::uint8_t { dead, in_force, moved };
 
 // Says whether an entry still counts. An entry that speaks for an idle timer, for a
@@ -61,29 +57,11 @@ heap_keeper::heap_keeper(scheduler& sched, const timer_owner& owner)
       as_armed_(sched.settings().equal_deadlines == timer_order::as_armed),
       has_ties_(as_armed_ || clock_.is_virtual()),
       tie_seed_(sched.settings().seed ^ 0x7469'6573),
-      wakeup_interval_(interval_of(sched.settings().wakeups_per_second)),
       intakes_(sched.workers().size() + 1) {
   for (intake& in : intakes_)
-    in.notes_armings = has_ties_ || wakeup_interval_ != 0;
+    in.notes_armings = has_ties_;
   for (std::size_t i = 0; i < sched.workers().size(); ++i)
     attach(*sched.workers()[i], intakes_[i]);
-}
-
-// --- the budget of wake-ups
-
-// The wake-ups that may be shared lie at the multiples of the interval. A deadline that
-// reaches the next one within its slack is filed there; any other stays as it is.
-void heap_keeper::share_wakeup(runtime_timer& t, nanos deadline) const noexcept {
-  constexpr nanos shortest = 10'000'000;
-  constexpr nanos most = 1'000'000'000;
-  // ordering: a setting of the timer's, as its slack.
-  if (wakeup_interval_ == 0 || t.has_own_slack.load(order::relaxed)) return;
-  const nanos distance = deadline - clock_.now();
-  const nanos left = deadline % wakeup_interval_;
-  const nanos slack = left == 0 ? 0 : wakeup_interval_ - left;
-  const bool fits = distance >= shortest && slack <= std::min(distance / 8, most);
-  // ordering: see key_for().
-  t.slack_us.store(fits ? static_cast<std::uint32_t>(slack / 1000) : 0, order::relaxed);
 }
 
 // --- arming
@@ -127,7 +105,7 @@ bool heap_keeper::arm(intake& in, runtime_timer& t, nanos deadline, bool parking
     draw_tie(t);
   const nanos before = t.when.exchange(deadline);
   if (is_noted) [[unlikely]]
-    note_arming(in, t, before, deadline);
+    note_arming(in, before, deadline);
   nanos key = 0;
   if (t.file(deadline, key)) {
     {
@@ -147,12 +125,10 @@ bool heap_keeper::arm(intake& in, runtime_timer& t, nanos deadline, bool parking
 
 // Not inlined: it is rare, and arming is not.
 [[gnu::noinline]] void heap_keeper::note_arming(const intake& in,
-                                                runtime_timer& t,
                                                 nanos before,
-                                                nanos deadline) const noexcept {
+                                                nanos deadline) noexcept {
   if (recorder_is_built && in.log != nullptr)
     in.record(before > 0 ? timer_event::reset : timer_event::armed, deadline);
-  share_wakeup(t, deadline);
 }
 
 // Sets heap slots aside for a whole intake (HK3), after merging what is in it.
@@ -368,7 +344,6 @@ void heap_keeper::refile_periodic(timer_record& t) noexcept {
   t.filed.store(runtime_timer::nothing);
   const nanos deadline = t.when.load();
   if (deadline > 0) {
-    share_wakeup(t, deadline);
     const nanos key = t.key_for(deadline);
     nanos expected = runtime_timer::nothing;
     if (t.filed.compare_exchange_strong(expected, key)) {

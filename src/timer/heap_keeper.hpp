@@ -57,12 +57,6 @@ class heap_keeper {
   // The entry that files t under `key`.
   static heap_entry entry_for(runtime_timer& t, nanos key) noexcept;
 
-  // Called before t is filed for a deadline: lets it wait for a wake-up that others
-  // share, if options::wakeups_per_second is set and its slack reaches that.
-  void share_wakeup(runtime_timer& t, nanos deadline) const noexcept;
-
-  bool shares_wakeups() const noexcept { return wakeup_interval_ != 0; }
-
   // The number of pending timers; exact while no thread arms one.
   std::uint64_t pending() const noexcept;
 
@@ -112,7 +106,7 @@ class heap_keeper {
   static constexpr std::size_t slice = 256;  // entries looked at under one hold of the lock
 
   std::uint64_t counted(timer_event event) const noexcept;
-  void note_arming(const intake& in, runtime_timer& t, nanos before, nanos deadline) const noexcept;
+  static void note_arming(const intake& in, nanos before, nanos deadline) noexcept;
   void make_room(intake& in) VIGIL_EXCLUDES(lock_);
   void lower_next_deadline(nanos key, bool parking) noexcept;
   void merge(intake& in) noexcept VIGIL_REQUIRES(lock_);
@@ -131,7 +125,6 @@ class heap_keeper {
   const bool has_ties_;
   const std::uint64_t tie_seed_;
   atomic<std::uint64_t> armings_{0};
-  const nanos wakeup_interval_;  // 0: none
   spinlock lock_{lock_rank::timer_heap};
   timer_heap heap_ VIGIL_GUARDED_BY(lock_);
   std::size_t taken_ VIGIL_GUARDED_BY(lock_) = 0;

@@ -42,8 +42,7 @@ class alignas(cache_line) intake {
   // How many more entries the heap has set room aside for (HK3). Used by the owner only;
   // in the shared intake, under timer_owner::outside.
   std::uint32_t allowance = 0;
-  // Whether armings have a tie, share wake-ups, or are written to `log`. Set before the
-  // first one.
+  // Whether armings have a tie, or are written to `log`. Set before the first one.
   bool notes_armings = false;
   heap_entry entries[capacity] VIGIL_GUARDED_BY(lock);
 

@@ -73,10 +73,7 @@ class runtime_timer {
 
   static constexpr nanos clamp_deadline(nanos d) noexcept { return d < 1 ? 1 : d; }
 
-  void set_slack(std::uint32_t micros) noexcept {
-    has_own_slack.store(true);
-    slack_us.store(micros);
-  }
+  void set_slack(std::uint32_t micros) noexcept { slack_us.store(micros); }
 
   // The heap key of an entry for deadline d.
   nanos key_for(nanos d) const noexcept {
@@ -121,8 +118,6 @@ class runtime_timer {
   const bool is_periodic;          // every(): the runner files it again
   atomic<bool> referenced{false};  // ref/unref: a flag, not a count
   atomic<bool> must_ask{false};    // whoever arms it asks stop_waiters (SW2)
-  // set_slack() was called: the budget of wake-ups leaves it at that.
-  atomic<bool> has_own_slack{false};
   atomic<std::uint32_t> slack_us{0};
   // The place among equal keys: that of the last arming, which draws it before it
   // exchanges `when` (heap_keeper::draw_tie), or of one under way. An entry with another

@@ -3,7 +3,6 @@
 #include "sched/call/park.hpp"
 #include "sched/worker/system_fiber.hpp"
 
-#include <algorithm>
 #include <thread>
 #include <utility>
 
@@ -24,7 +23,6 @@ bool fire_again::at(nanos deadline) noexcept {
   with.heap.draw_tie(timer);
   const bool was_pending = timer.when.exchange(deadline) > 0;
   if (!was_pending) with.owner.count(timer_event::armed);
-  with.heap.share_wakeup(timer, deadline);
   nanos key = 0;
   if (timer.file(deadline, key)) {
     into.again[into.again_count++] = heap_keeper::entry_for(timer, key);
@@ -57,7 +55,7 @@ void timer_fiber::body() noexcept {
     if (ending_.load()) return;
     bool more = false;
     for (std::size_t i = 0; i < batches_per_turn; ++i) {
-      more = fire_due(with_.sched.clock.now(), i == 0);
+      more = fire_due(with_.sched.clock.now());
       if (!more) break;
     }
     const nanos next = with_.sched.board.next_deadline.load();
@@ -72,13 +70,11 @@ void timer_fiber::body() noexcept {
 // Fires one bounded batch of due timers; true if there may be more. No thread is locked
 // out while the timers are looked at: arming goes to the intakes, and the heap is locked
 // only to pop and to put back.
-bool timer_fiber::fire_due(nanos now, bool is_first) noexcept {
+bool timer_fiber::fire_due(nanos now) noexcept {
   heap_entry due[batch_size];
   const std::size_t n =
       with_.heap.take_due(now, due, batch_size, std::exchange(slots_given_up_, 0));
   if (n == 0) return false;
-  if (with_.heap.shares_wakeups()) [[unlikely]]
-    note_shared(due, n, is_first);
   batch b;
   for (std::size_t i = 0; i < n; ++i) {
     // Records and waiters lie anywhere: fetch them while others are handled.
@@ -145,29 +141,6 @@ void timer_fiber::surface(const heap_entry& e, nanos now, batch& b) noexcept {
     }
   }
   release_record(t);
-}
-
-// Counts the wake-ups that the moved ones of these would have been: one for each
-// deadline, less the one that is.
-void timer_fiber::note_shared(const heap_entry* due, std::size_t n, bool is_first) noexcept {
-  nanos deadlines[batch_size];
-  std::size_t count = 0;
-  bool all_moved = true;
-  for (const heap_entry* e = due; e != due + n; ++e) {
-    const runtime_timer& t = *e->timer;
-    const nanos when = t.when.load();
-    // Dead, or moved later.
-    if (t.filed.load() != e->key || when <= 0 || when > e->key) continue;
-    // ordering: a setting of the timer's.
-    if (e->slack_us != 0 && !t.has_own_slack.load(order::relaxed)) {
-      deadlines[count++] = when;
-    } else {
-      all_moved = false;
-    }
-  }
-  std::sort(deadlines, deadlines + count);
-  count = static_cast<std::size_t>(std::unique(deadlines, deadlines + count) - deadlines);
-  if (count != 0) saved_.add(is_first && all_moved ? count - 1 : count);
 }
 
 // A callback is only due now: the fiber that runs it counts it.

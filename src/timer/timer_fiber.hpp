@@ -28,10 +28,7 @@ class timer_fiber {
   void abort_open() noexcept;  // it was never entered
   void end() noexcept;
 
-  void add_stats(runtime_stats& s) const noexcept {
-    late_.add_stats(s.lateness);
-    s.wakeups_saved += saved_.get();
-  }
+  void add_stats(runtime_stats& s) const noexcept { late_.add_stats(s.lateness); }
 
  private:
   // Due timers that fire together.
@@ -41,17 +38,15 @@ class timer_fiber {
   static constexpr std::size_t batches_per_turn = 8;
 
   void body() noexcept;
-  bool fire_due(nanos now, bool is_first) noexcept;
+  bool fire_due(nanos now) noexcept;
   void surface(const heap_entry& e, nanos now, batch& b) noexcept;
   bool fire_wait(runtime_timer& t, nanos seen, nanos now, batch& b) noexcept;
-  void note_shared(const heap_entry* due, std::size_t n, bool is_first) noexcept;
   void note_fired(timer_kind kind, nanos late) noexcept;
 
   const neighbours with_;
   atomic<bool> ending_{false};      // set once no worker can take the fiber
   std::size_t slots_given_up_ = 0;  // passed to the next take_due()
   delay_counters late_;
-  own_counter saved_;  // wake-ups, by options::wakeups_per_second
 };
 
 // Lets a send function have its timer fire again, without the room or the wake-up that an
