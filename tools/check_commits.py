@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Checks the titles of commits: usage: check_commits.py SOURCE_ROOT
+"""Checks the titles and the sizes of commits: usage: check_commits.py SOURCE_ROOT
 
 Each commit of HEAD after FIRST must have a title `area: what changed`, of at most 60
 characters, that does not end in a full stop. Merges, and titles that begin with WIP, do
-not count. Without a git history, or without that commit in it, there is nothing to look
-at: the exit status is 77.
+not count. After FIRST_OF_A_SIZE one that changes more than MOST_LINES lines, moves and
+generated files aside, has a line in its message that begins with `One idea: ` and says
+what makes it one. Without a git history, or without those commits in it, there is nothing
+to look at: the exit status is 77.
 """
 import re
 import subprocess
@@ -12,6 +14,9 @@ import sys
 
 FIRST = "c2c27546813ccdfddda47875a1940d71862f85f2"
 MOST = 60
+FIRST_OF_A_SIZE = "b66b78590c4483715f17b262390b8d5ee2754b21"
+MOST_LINES = 800
+GENERATED = {"docs/internals/walks.md"}
 
 
 def git(root, *arguments):
@@ -22,11 +27,28 @@ def git(root, *arguments):
     return done.stdout if done.returncode == 0 else None
 
 
+def changed_lines(root, commit):
+    """A file that has moved counts with the lines that differ; one that is no text, not."""
+    rows = git(root, "show", "-M", "--format=", "--numstat", "-z", commit).split("\0")
+    count, rows = 0, iter(rows)
+    for row in rows:
+        if not row.strip():
+            continue
+        added, gone, name = row.strip("\n").split("\t")
+        if not name:  # moved: the two names follow
+            next(rows)
+            name = next(rows)
+        if name not in GENERATED and added != "-":
+            count += int(added) + int(gone)
+    return count
+
+
 def main():
     root = sys.argv[1]
-    if git(root, "merge-base", "--is-ancestor", FIRST, "HEAD") is None:
-        print("skipped: no history to look at")
-        return 77
+    for first in (FIRST, FIRST_OF_A_SIZE):
+        if git(root, "merge-base", "--is-ancestor", first, "HEAD") is None:
+            print("skipped: no history to look at")
+            return 77
     faults, count = [], 0
     for line in git(root, "log", "--no-merges", "--format=%h %s", f"{FIRST}..HEAD").splitlines():
         commit, _, title = line.partition(" ")
@@ -37,7 +59,14 @@ def main():
             faults.append(f"{commit}: {len(title)} characters, at most {MOST}: {title}")
         if not re.match(r"[\w/., +*-]+: \S", title) or title.endswith("."):
             faults.append(f"{commit}: not `area: what changed`: {title}")
-    print("\n".join(faults) or f"{count} titles")
+    sized = git(root, "log", "--no-merges", "--format=%h", f"{FIRST_OF_A_SIZE}..HEAD").split()
+    for commit in sized:
+        lines = changed_lines(root, commit)
+        body = git(root, "show", "-s", "--format=%B", commit)
+        if lines > MOST_LINES and not re.search(r"^One idea: \S", body, re.M):
+            faults.append(f"{commit}: {lines} changed lines, more than {MOST_LINES}: cut it into "
+                          "a series, or say in a line `One idea: ...` what makes it one")
+    print("\n".join(faults) or f"{count} titles, {len(sized)} sizes")
     return 1 if faults else 0
 
 
