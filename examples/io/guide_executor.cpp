@@ -1,4 +1,4 @@
-// The code of the coroutine passage of docs/guide/io.md.
+// The code of the coroutine passage of docs/guide/io-contexts.md.
 //
 // Run:    build/release/examples/io/guide_executor
 // Prints: the talk of a coroutine and a fiber.

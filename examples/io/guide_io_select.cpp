@@ -1,4 +1,4 @@
-// The code of docs/guide/io.md about select: each function is one passage there.
+// The code of docs/guide/io-select.md about select: each function is one passage there.
 //
 // Run:    build/release/examples/io/guide_io_select
 // Prints: what each passage does.

@@ -6,7 +6,7 @@
 //     vigil::run(...);
 //   }
 //
-// docs/guide/debugging.md shows a report, docs/guide/reports.md what it sees.
+// docs/guide/debugging.md shows a report, docs/guide/stuck.md what it sees.
 #pragma once
 
 #include <vigil/detail/config.hpp>

@@ -17,7 +17,7 @@
 // `_until` forms, never earlier, which is a result; with `cancelled` when the given
 // context is done; and with `stopped` when the fiber is stopped, except the wait for a
 // lock (lock(), lock_shared(), the relocking of a condition variable). Only a fatal
-// deadlock that it is a part of ends that, with `deadlock` (docs/guide/reports.md).
+// deadlock that it is a part of ends that, with `deadlock` (docs/guide/stuck.md).
 //
 // A timeout of zero or less, and a deadline that has passed, only look; one beyond the
 // clock's range never comes. A deadline of another clock is converted once, by its

@@ -1,5 +1,5 @@
 // lock_check: reports the fibers that hold a lock of the operating system while they give
-// up their worker. docs/guide/reports.md.
+// up their worker. docs/guide/stuck.md.
 //
 // The danger. Such a lock belongs to a thread. A fiber that waits with one may go on on
 // another thread, which must not unlock it; and a fiber that wants the lock meanwhile

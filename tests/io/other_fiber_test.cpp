@@ -1,6 +1,6 @@
 // The calls on an object that may come from another fiber while one of its calls is in
-// progress, on several workers: each "yes" of the table in docs/guide/io.md. That of
-// tls_stream is in tls_members_test.
+// progress, on several workers: each "yes" of the table in docs/guide/io-select.md. That
+// of tls_stream is in tls_members_test.
 #include "io/serve_each_test.hpp"
 #include "io/serve_test.hpp"
 #include "io/used_by_many.hpp"
