@@ -31,8 +31,9 @@ int awaits_before_others(F loop) {
   bool stop = false;
   int awaits = 0;
   auto looping = spawn(loop(stop, awaits));
-  vigil::go([&] { stop = true; });
+  auto other = vigil::spawn([&] { stop = true; });
   looping.join();
+  other.join();
   return awaits;
 }
 
