@@ -208,8 +208,8 @@ outcome run_end::wait_for_end(fiber& self, end_wait awaited, nanos deadline) noe
   } else {
     const wait_reason reason = for_all ? wait_reason::all_done : wait_reason::shutdown;
     // Not before: a thread that claims an open ticket readies the fiber, which must park.
-    const ticket opened = ticket_ = self.self.open(for_all);
-    waiting_ = &self.self;
+    const ticket opened = self.self.open(for_all);
+    main_waits_ = {&self.self, opened};
     lock_.unlock();
     try {
       result = wait(self, opened, reason, detail::until(deadline), for_all);
@@ -218,7 +218,7 @@ outcome run_end::wait_for_end(fiber& self, end_wait awaited, nanos deadline) noe
     }
   }
   const lock_guard guard(lock_);
-  waiting_ = nullptr;
+  main_waits_.waiter = nullptr;
   sched_.ending.listen(false);
   return result;
 }
@@ -261,14 +261,12 @@ void run_end::wait_for_system_fibers(fiber& self) noexcept {
 }
 
 void run_end::look_again() noexcept {
-  waiter* w = nullptr;
+  wake_list claimed;
   {
     const lock_guard guard(lock_);
-    if (waiting_ == nullptr || !end_has_come()) return;
-    if (waiting_->claim(ticket_, outcome::value)) w = waiting_;
-    waiting_ = nullptr;
+    if (main_waits_.waiter != nullptr && end_has_come()) claimed.end(main_waits_);
   }
-  if (w != nullptr) w->deliver();
+  claimed.deliver();
 }
 
 }  // namespace VIGIL_DETAIL

@@ -14,6 +14,7 @@
 #include "sched/run/side_call.hpp"
 #include "sched/wait/cancel_tree.hpp"
 #include "sched/wait/waiter.hpp"
+#include "sched/wait/wake_list.hpp"
 #include "sched/worker/scheduler.hpp"
 
 #include <vigil/detail/config.hpp>
@@ -101,8 +102,7 @@ class run_end {
 
   // A fiber of ours that waits until a time has passed, or until it is dismissed.
   struct deadline_fiber {
-    detail::waiter* waiter = nullptr;
-    detail::ticket ticket = 0;
+    open_wait waits;
     bool in_grace = false;  // it waits for the end of the grace
     bool dismissed = false;
   };
@@ -156,9 +156,7 @@ class run_end {
 
   spinlock lock_{lock_rank::shutdown};
   fiber* main_fiber_ VIGIL_GUARDED_BY(lock_) = nullptr;
-  // The main fiber while it waits for the others to end.
-  waiter* waiting_ VIGIL_GUARDED_BY(lock_) = nullptr;
-  ticket ticket_ VIGIL_GUARDED_BY(lock_) = 0;
+  open_wait main_waits_ VIGIL_GUARDED_BY(lock_);  // for the others to end
   end_wait awaited_ VIGIL_GUARDED_BY(lock_) = end_wait::others;
 
   // Guarded by lock_. The stopper counts the grace period and the stop limit until the

@@ -140,23 +140,15 @@ void run_end::withdraw_grace(grace_request& r) noexcept {
 }
 
 void run_end::look_at_grace_again() noexcept {
-  waiter* woken[3] = {};
+  wake_list claimed;
   {
     const lock_guard guard(lock_);
-    waiter** next = woken;
     for (deadline_fiber* const k : {&stopper_, &root_watch_}) {
-      if (k->waiter == nullptr || !k->in_grace) continue;
-      if (k->waiter->claim(k->ticket, outcome::value)) *next++ = k->waiter;
-      k->waiter = nullptr;
+      if (k->in_grace) claimed.end(k->waits);
     }
-    if (waiting_ != nullptr && awaited_ == end_wait::grace) {
-      if (waiting_->claim(ticket_, outcome::value)) *next = waiting_;
-      waiting_ = nullptr;
-    }
+    if (awaited_ == end_wait::grace) claimed.end(main_waits_);
   }
-  for (waiter* const w : woken) {
-    if (w != nullptr) w->deliver();
-  }
+  claimed.deliver();
 }
 
 // Called when the user has asked twice, or when nothing would happen in the grace any
@@ -312,8 +304,7 @@ run_end::kept run_end::wait_as(deadline_fiber& role,
   if (role.in_grace && unnamed_grace_counts() && !unnamed_.is_told)
     until = std::min(until, unnamed_.tell_at);
   const ticket t = self.self.open(false);
-  role.waiter = &self.self;
-  role.ticket = t;
+  role.waits = {&self.self, t};
   outcome result = outcome::timeout;
   bool has_waited = true;
   lock_.unlock();
@@ -323,7 +314,7 @@ run_end::kept run_end::wait_as(deadline_fiber& role,
     has_waited = false;  // no memory for the deadline: it counts as passed
   }
   const lock_guard guard(lock_);
-  role.waiter = nullptr;
+  role.waits.waiter = nullptr;
   if (role.dismissed) return kept::dismissed;
   if (result != outcome::timeout) return kept::woken;
   // A longer grace may have been announced meanwhile.
@@ -331,14 +322,13 @@ run_end::kept run_end::wait_as(deadline_fiber& role,
 }
 
 void run_end::dismiss(deadline_fiber& role) noexcept {
-  waiter* w = nullptr;
+  wake_list claimed;
   {
     const lock_guard guard(lock_);
     role.dismissed = true;
-    if (role.waiter != nullptr && role.waiter->claim(role.ticket, outcome::value)) w = role.waiter;
-    role.waiter = nullptr;
+    claimed.end(role.waits);
   }
-  if (w != nullptr) w->deliver();
+  claimed.deliver();
 }
 
 void run_end::stop_all() noexcept {

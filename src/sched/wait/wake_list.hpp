@@ -39,6 +39,12 @@ class wake_list {
     return true;
   }
 
+  // Ends the wait, if there is one, with `value`, and empties its place.
+  void end(open_wait& w) noexcept {
+    if (w.waiter != nullptr) claim(w, outcome::value);
+    w.waiter = nullptr;
+  }
+
   // Takes out up to far_stride entries; `end(entry)` says whether it has claimed the
   // wait. Caller: holds the queue's lock.
   template <class Entry, class End>
