@@ -38,14 +38,9 @@ new_fiber::new_fiber(const start_call& call,
                      std::size_t size,
                      std::size_t align,
                      const site& from) {
-  scheduler* s = call.sched;
-  if (s != nullptr) {
-    detail::process_check_fork(call.name);
-  } else {
-    s = current_scheduler();
-  }
+  scheduler* const s = call.sched != nullptr ? call.sched : current_scheduler();
+  if (call.sched != nullptr || s == nullptr) detail::process_check_fork(call.name);
   if (s == nullptr) {
-    detail::process_check_fork(call.name);
     throw wrong_place(
         (std::string(call.name) +
          ": this thread has no runtime; call it inside vigil::run, or use runtime::go")

@@ -93,6 +93,7 @@ worker* scheduler::own_worker() noexcept {
 // result is built in the caller's place: a copy would load as one wide word fields that
 // were just stored one by one, and stall until they have left the store buffer.
 stack scheduler::take_stack(std::size_t size, fiber_role role, worker* here) {
+  bool has_room = false;
   try {
     // Counted first, looked second; the main fiber closes first and looks at
     // the count second. One of the two sees the other.
@@ -103,13 +104,10 @@ stack scheduler::take_stack(std::size_t size, fiber_role role, worker* here) {
           "before, or in the next run");
     }
     fibers.take_room(role, size);
-    try {
-      return here != nullptr ? here->stacks.take(size) : allocate_stack(size);
-    } catch (...) {
-      fibers.give_room(role, size);
-      throw;
-    }
+    has_room = true;
+    return here != nullptr ? here->stacks.take(size) : allocate_stack(size);
   } catch (...) {
+    if (has_room) fibers.give_room(role, size);
     if (fiber_registry::counts(role)) fibers.count_alive(-1);
     throw;
   }

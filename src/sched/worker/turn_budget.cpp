@@ -25,6 +25,15 @@ bool is_each_looked_at() noexcept {
   return installed_park_check.load(order::relaxed) != nullptr;
 }
 
+// Asks the thread's worker; false where there is no budget, which is told to the count.
+bool is_turn_over(worker* w) noexcept {
+  if (w == nullptr) {
+    set_count_of_thread(std::numeric_limits<int>::max());
+    return false;
+  }
+  return w->budget.take_stock(w->counters.switches.get());
+}
+
 }  // namespace
 
 #if !defined(__x86_64__) || defined(__ILP32__)
@@ -72,19 +81,6 @@ std::uint64_t turn_budget::take_spent() noexcept {
   lent_ = calls_of_thread();
   return std::exchange(spent_, 0);
 }
-
-namespace {
-
-// Asks the thread's worker; false where there is no budget, which is told to the count.
-bool is_turn_over(worker* w) noexcept {
-  if (w == nullptr) {
-    set_count_of_thread(std::numeric_limits<int>::max());
-    return false;
-  }
-  return w->budget.take_stock(w->counters.switches.get());
-}
-
-}  // namespace
 
 void count_work(worker& w, const fiber& f) noexcept {
   w.sched.at_instant.add(f, 1 + w.budget.take_spent());

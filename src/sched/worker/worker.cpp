@@ -157,7 +157,7 @@ inline fiber* worker::pick_directly() noexcept {
     return nullptr;
   }
   fiber* const f = queue_.pop();
-  if (f != nullptr) turns_.begin_own_turn();
+  if (f != nullptr) turns_.begin_turn();
   return f;
 }
 
@@ -226,11 +226,8 @@ void worker::push_pinned(fiber& f) noexcept {
 }
 
 bool worker::nothing_else() noexcept {
-  if (by_seed_ != nullptr) {
-    return by_seed_->empty() && !sched.timers().has_callbacks() && sched.injected.empty() &&
-           inbox_.empty() && !turns_.due(idler.is_looking()) && !sched.signals.any();
-  }
-  return queue_.looks_empty() && inbox_.looks_empty() && sched.injected.looks_empty() &&
+  const bool none_here = by_seed_ != nullptr ? by_seed_->empty() : queue_.looks_empty();
+  return none_here && inbox_.looks_empty() && sched.injected.looks_empty() &&
          !sched.timers().has_callbacks() && sched.signals.hint() == 0 &&
          !turns_.due(idler.is_looking());
 }
