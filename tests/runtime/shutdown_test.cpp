@@ -295,6 +295,9 @@ TEST_SUITE("shutdown") {
     std::atomic<bool> registered{false};
     rt.run([&] {
       const auto block = [] {
+        // Blocks its thread on purpose, as a computation without an end does.
+        while (std::getenv("VIGIL_TEST_COMPUTE") != nullptr)
+          std::this_thread::sleep_for(10ms);
         const vigil::this_fiber::shield shield;
         vigil::sleep_for(1h);
       };
@@ -325,6 +328,10 @@ TEST_SUITE("shutdown") {
     CHECK(asked_to.says("options::stop_limit"));
     CHECK(asked_to.says("(shutdown), parked, waits for: sleep"));
     CHECK(asked_to.says("inside a stop_callback"));
+    const child_result computes =
+        run_child(test, {{"VIGIL_TEST_REQUEST_STOP", "1"}, {"VIGIL_TEST_COMPUTE", "1"}});
+    CHECK(computes.died_by(SIGABRT));
+    CHECK(computes.says("(shutdown), running, waits for: nothing"));
   }
 
   TEST_CASE("a callback of the root context may take its time, and the run's end waits for it") {

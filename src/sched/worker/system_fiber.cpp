@@ -19,6 +19,9 @@ fiber& make_system_fiber(
   ::new (f.body) system_body{run, part};
   static constexpr body_table table = {[](void* body) {
                                          const auto& b = *static_cast<system_body*>(body);
+                                         // ordering: as a fiber's after any wait.
+                                         current_fiber()->present.reason.store(wait_reason::none,
+                                                                               order::relaxed);
                                          b.run(b.part);
                                        },
                                        [](void*) noexcept {},
