@@ -95,6 +95,25 @@ TEST_SUITE("io: the watch") {
     });
   }
 
+  TEST_CASE("of two fibers that ask for the runtime's io_context at once both get it") {
+    vigil::options o;
+    o.workers = 2;
+    for (int i = 0; i < rounds(500); ++i) {
+      vigil::run(o, [] {
+        std::atomic<int> there{0};
+        const auto ask = [&there] {
+          there.fetch_add(1);
+          while (there.load() < 2)  // one on each worker
+            std::this_thread::yield();
+          return &vigil::io::io_context();
+        };
+        auto other = vigil::spawn(ask);
+        auto* const mine = ask();
+        CHECK(other.join() == mine);
+      });
+    }
+  }
+
   // Node, libuv: a foreign poll on the loop's descriptor works (embed).
   TEST_CASE("fibers talk over sockets of the caller's") {
     asio::io_context own;
