@@ -52,9 +52,9 @@ struct sleeper {
 // sleep to the second deadline.
 //
 // Work is left to a worker in user code, while another sleeps and none looks, if it has
-// readied something, or the watch is free although I/O or a deadline is awaited. The
-// overseer sees to it if it looks (oversight.hpp). If it does not, a sleeper is woken;
-// and if that comes often, the overseer is called instead.
+// readied something, or the watch is free although I/O is awaited or a deadline to which
+// nobody sleeps. The overseer sees to it if it looks (oversight.hpp). If it does not, a
+// sleeper is woken; and if that comes often, the overseer is called instead.
 class idle_workers {
  public:
   explicit idle_workers(watch& w) noexcept : watch_(&w) {}
