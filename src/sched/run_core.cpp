@@ -118,8 +118,9 @@ bool run_core::run(call_ref body) {
   });
   // A virtual clock may stand still for ever: nobody would give the memory back.
   const warm_stacks warm(clock.is_virtual() ? 0 : settings_.warm_stacks);
+  const nanos now = monotonic_now();
   for (const auto& w : workers_)
-    w->ran.begin(w->counters.stretch(), monotonic_now());
+    w->ran.begin(w->counters.stretch(), now);
   std::optional<overseer> watched;
   const process_guard process(*this);
   watches_.present().run_begins();

@@ -1,10 +1,12 @@
 #include "sched/worker/clock_turns.hpp"
 
+#include <utility>
+
 namespace VIGIL_DETAIL {
 
 bool clock_turns::has_come(nanos next, bool is_looking) noexcept {
   if (clock_.is_virtual()) return next <= clock_.now();
-  const nanos now = monotonic_now();
+  const nanos now = just_read_ != 0 ? std::exchange(just_read_, 0) : monotonic_now();
   const nanos each = std::max<nanos>(1, (now - last_clock_) / since_clock_);
   until_clock_ = is_looking || looks_each_turn_
                      ? 1
@@ -33,9 +35,10 @@ bool clock_turns::deadline_has_come() noexcept {
 void clock_turns::slept(bool in_watch) noexcept {
   read_clock_next();
   if (in_watch) turn_ = 0;
-  // ordering: a hint.
-  if (watches_.present().knows_io())
-    next_poll_.store(monotonic_now() + tuning::longest_look, order::relaxed);
+  if (watches_.present().knows_io()) {
+    just_read_ = monotonic_now();
+    next_poll_.store(just_read_ + tuning::longest_look, order::relaxed);  // ordering: a hint
+  }
 }
 
 }  // namespace VIGIL_DETAIL

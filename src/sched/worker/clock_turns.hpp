@@ -99,6 +99,9 @@ class clock_turns {
   // --- by turns
   void begin_turn() noexcept { turn_ = next_is_for_others() ? 0 : turn_ + 1; }
 
+  // Caller: next_is_for_others() is false.
+  void begin_own_turn() noexcept { ++turn_; }
+
   bool is_for_others() const noexcept { return turn_ == 0; }
 
   bool next_is_for_others() const noexcept { return turn_ == tuning::fairness_turns - 1; }
@@ -131,6 +134,7 @@ class clock_turns {
   std::uint32_t turn_ = 0;
   nanos last_clock_ = 0;
   nanos share_at_ = never;
+  nanos just_read_ = 0;  // the clock after a sleep, for the due() that follows at once
   const clock_source& clock_;
   const watch_slot& watches_;
 };

@@ -157,7 +157,7 @@ inline fiber* worker::pick_directly() noexcept {
     return nullptr;
   }
   fiber* const f = queue_.pop();
-  if (f != nullptr) turns_.begin_turn();
+  if (f != nullptr) turns_.begin_own_turn();
   return f;
 }
 
