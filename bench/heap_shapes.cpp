@@ -7,8 +7,8 @@
 // Prints:  nanoseconds for an entry that is pushed and popped, the least of five rounds.
 //
 // Stopping is not among the traces: a stopped timer leaves its entry where it is.
-#include "base/nanos.hpp"
-#include "timer/timer_heap.hpp"
+#include "core/base/nanos.hpp"
+#include "core/timer/timer_heap.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,11 +1,11 @@
 // The live page of a program with 100 000 fibers: how long an answer takes, what the
 // answers cost the program, and how long the page's fibers keep their worker.
-#include "base/ticks.hpp"
+#include "core/base/ticks.hpp"
+#include "core/sched/record/record_trigger.hpp"
+#include "core/sched/worker/running_runtimes.hpp"
+#include "core/sched/worker/scheduler.hpp"
 #include "harness.hpp"
 #include "inspect_page/page_server.hpp"
-#include "sched/record/record_trigger.hpp"
-#include "sched/worker/running_runtimes.hpp"
-#include "sched/worker/scheduler.hpp"
 
 #include <vigil/inspect.hpp>
 #include <vigil/inspect_page.hpp>

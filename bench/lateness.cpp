@@ -1,7 +1,7 @@
 // Lateness: the overshoot of a sleep beside a bare futex wait in the same run, idle and
 // with every worker busy; and timers beside a long computation.
+#include "core/timer/timer_service.hpp"
 #include "harness.hpp"
-#include "timer/timer_service.hpp"
 
 #include <vigil/vigil.hpp>
 

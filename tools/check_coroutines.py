@@ -17,7 +17,7 @@ the statement before, T(a, b) with a constructor, std::in_place, captures by ref
 
 An expression that is in such a shape on purpose has `check_coroutines: why` in a comment on
 one of its lines, or on the line above; where nothing is to be allowed that is a fault, so
-tests/task/task_shapes_test.cpp tests this check as well.
+tests/core/task/task_shapes_test.cpp tests this check as well.
 """
 import re
 import sys

@@ -2,7 +2,7 @@
 """Checks where the durations of sched stand: usage: check_tuning.py SOURCE_ROOT
 
 A number by which a worker or the overseer decides when to look or to wake is a constant of
-src/sched/idle/tuning.hpp, and there are at most ten. What else lasts for a fixed time in
+src/core/sched/idle/tuning.hpp, and there are at most ten. What else lasts for a fixed time in
 sched is in PROMISED: each is no figure of a machine, but what users are told.
 """
 import re
@@ -31,12 +31,12 @@ WAKING = ("queue/", "idle/", "worker/", "overseer/")
 def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
-    sched = Path(sys.argv[1]) / "src" / "sched"
+    sched = Path(sys.argv[1]) / "src" / "core" / "sched"
     faults, known = [], set()
     tuning = (sched / TUNING).read_text()
     count = len(re.findall(r"^inline constexpr ", tuning, re.M))
     if count > MOST:
-        faults.append(f"src/sched/{TUNING}: {count} numbers; at most {MOST}")
+        faults.append(f"src/core/sched/{TUNING}: {count} numbers; at most {MOST}")
     for path in sorted(sched.rglob("*.?pp")):
         name = path.relative_to(sched).as_posix()
         if name == TUNING:
@@ -49,9 +49,9 @@ def main():
                 key = f"{name}:{found[1]}"
                 known.add(key)
                 if key not in PROMISED:
-                    faults.append(f"src/sched/{name}:{number}: a duration stands in {TUNING}")
+                    faults.append(f"src/core/sched/{name}:{number}: a duration stands in {TUNING}")
             elif LITERAL.search(code) and name.startswith(WAKING) and "constexpr" not in code:
-                faults.append(f"src/sched/{name}:{number}: a number for {TUNING}")
+                faults.append(f"src/core/sched/{name}:{number}: a number for {TUNING}")
     faults += [f"PROMISED: there is no {key}" for key in PROMISED if key not in known]
     print("\n".join(faults) or f"{count} numbers decide when to look and to wake")
     sys.exit(1 if faults else 0)

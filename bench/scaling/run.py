@@ -36,7 +36,7 @@ TRANSFER = 70e-9  # seconds
 ATOMIC = (2, 3, 4)  # the kinds of count.cpp
 
 # A frame in one of these is named by its caller.
-TOOLS = re.compile(r"src/base/(atomic|spinlock|intrusive_list|thread_annotations|random)\b")
+TOOLS = re.compile(r"src/core/base/(atomic|spinlock|intrusive_list|thread_annotations|random)\b")
 MEMBER = re.compile(r"(\w+)(?:\[[^\]]*\])?(?:\.|->)(?:load|store|exchange|fetch_\w+|"
                     r"compare_exchange\w*|add|get|clear|lock|unlock|try_lock)\(")
 GUARD = re.compile(r"_guard \w+\(([^)]*?)\);")
@@ -60,7 +60,7 @@ def homes():
 
 
 def short(path):
-    return re.sub(r"^src/|^include/vigil/|\.[ch]pp$", "", str(path.relative_to(ROOT)))
+    return re.sub(r"^src/(core/)?|^include/vigil/|\.[ch]pp$", "", str(path.relative_to(ROOT)))
 
 
 def function_name(function):

@@ -5,9 +5,9 @@
 #ifdef SCALING_TIME
 #include "together/measure.hpp"
 #else
+#include "core/sched/fiber/fiber.hpp"
+#include "core/sched/worker/worker.hpp"
 #include "scaling/count.hpp"
-#include "sched/fiber/fiber.hpp"
-#include "sched/worker/worker.hpp"
 #endif
 
 #include <vigil/io/deadline_stream.hpp>

@@ -2,9 +2,9 @@
 // its holder, another fiber, a socket. Async-signal-safe.
 #pragma once
 
+#include "core/machine/stack.hpp"
+#include "core/sched/report/fiber_snapshot.hpp"
 #include "inspect/socket_ends.hpp"
-#include "machine/stack.hpp"
-#include "sched/report/fiber_snapshot.hpp"
 
 #include <vigil/detail/config.hpp>
 

@@ -1,9 +1,9 @@
 #include "inspect/fiber_report.hpp"
 
+#include "core/sched/report/dump.hpp"
+#include "core/sched/worker/running_runtimes.hpp"
 #include "inspect/running_frames.hpp"
 #include "inspect/task_walk.hpp"
-#include "sched/report/dump.hpp"
-#include "sched/worker/running_runtimes.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -2,9 +2,9 @@
 // tasks, as the dumps print them and as JSON.
 #pragma once
 
+#include "core/sched/report/fiber_snapshot.hpp"
 #include "inspect/awaited_object.hpp"
 #include "inspect/frame_list.hpp"
-#include "sched/report/fiber_snapshot.hpp"
 
 #include <vigil/detail/config.hpp>
 

@@ -1,7 +1,7 @@
 #include "inspect/frame_list.hpp"
 
-#include "base/thread_annotations.hpp"
-#include "machine/left_frame.hpp"
+#include "core/base/thread_annotations.hpp"
+#include "core/machine/left_frame.hpp"
 
 #include <algorithm>
 

@@ -4,9 +4,9 @@
 // is.
 #pragma once
 
+#include "core/machine/stack.hpp"
+#include "core/sched/report/fiber_snapshot.hpp"
 #include "inspect/frame_step.hpp"
-#include "machine/stack.hpp"
-#include "sched/report/fiber_snapshot.hpp"
 
 #include <vigil/detail/config.hpp>
 

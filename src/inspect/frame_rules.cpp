@@ -1,6 +1,6 @@
 #include "inspect/frame_rules.hpp"
 
-#include "base/foreign_memory.hpp"
+#include "core/base/foreign_memory.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -1,6 +1,6 @@
 #include "inspect/frame_step.hpp"
 
-#include "base/thread_annotations.hpp"
+#include "core/base/thread_annotations.hpp"
 
 #include <ucontext.h>
 

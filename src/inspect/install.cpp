@@ -1,6 +1,9 @@
 // Puts the parts together: the extension of the core's dumps, and the functions of
 // vigil/inspect.hpp.
-#include "base/atomic.hpp"
+#include "core/base/atomic.hpp"
+#include "core/sched/report/dump.hpp"
+#include "core/sched/report/dump_extension.hpp"
+#include "core/sync/lock_watch.hpp"
 #include "inspect/kernel_clock.hpp"
 #include "inspect/measured_stacks.hpp"
 #include "inspect/own_frames.hpp"
@@ -9,9 +12,6 @@
 #include "inspect/report.hpp"
 #include "inspect/running_frames.hpp"
 #include "inspect/symbols.hpp"
-#include "sched/report/dump.hpp"
-#include "sched/report/dump_extension.hpp"
-#include "sync/lock_watch.hpp"
 
 #include <vigil/detail/sync_core.hpp>
 #include <vigil/inspect.hpp>

@@ -1,7 +1,7 @@
 #include "inspect/kernel_clock.hpp"
 
-#include "base/assert.hpp"
-#include "base/atomic.hpp"
+#include "core/base/assert.hpp"
+#include "core/base/atomic.hpp"
 
 #include <algorithm>
 #include <fstream>

@@ -1,14 +1,14 @@
 #include "inspect/measured_stacks.hpp"
 
-#include "base/atomic.hpp"
-#include "base/foreign_memory.hpp"
+#include "core/base/atomic.hpp"
+#include "core/base/foreign_memory.hpp"
+#include "core/machine/stack.hpp"
+#include "core/sched/fiber/fiber.hpp"
+#include "core/sched/fiber/stack_sampler.hpp"
+#include "core/sched/report/fiber_snapshot.hpp"
+#include "core/sched/worker/running_runtimes.hpp"
+#include "core/sched/worker/scheduler.hpp"
 #include "inspect/stack_use_table.hpp"
-#include "machine/stack.hpp"
-#include "sched/fiber/fiber.hpp"
-#include "sched/fiber/stack_sampler.hpp"
-#include "sched/report/fiber_snapshot.hpp"
-#include "sched/worker/running_runtimes.hpp"
-#include "sched/worker/scheduler.hpp"
 
 #include <vigil/inspect.hpp>
 

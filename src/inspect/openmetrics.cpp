@@ -1,12 +1,12 @@
 // OpenMetrics text: https://prometheus.io/docs/specs/om/open_metrics_spec.
-#include "blocking/side_pool.hpp"
+#include "core/blocking/side_pool.hpp"
+#include "core/machine/stack.hpp"
+#include "core/sched/report/fiber_snapshot.hpp"
+#include "core/sched/worker/running_runtimes.hpp"
+#include "core/sched/worker/scheduler.hpp"
 #include "inspect/kernel_clock.hpp"
 #include "inspect/task_walk.hpp"
 #include "inspect/valid_utf8.hpp"
-#include "machine/stack.hpp"
-#include "sched/report/fiber_snapshot.hpp"
-#include "sched/worker/running_runtimes.hpp"
-#include "sched/worker/scheduler.hpp"
 
 #include <vigil/inspect.hpp>
 #include <vigil/stats.hpp>

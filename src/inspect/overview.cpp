@@ -1,13 +1,13 @@
 #include "inspect/overview.hpp"
 
-#include "base/foreign_memory.hpp"
+#include "core/base/foreign_memory.hpp"
+#include "core/sched/report/dump.hpp"
+#include "core/sched/report/fiber_snapshot.hpp"
+#include "core/sched/worker/running_runtimes.hpp"
+#include "core/sched/worker/scheduler.hpp"
+#include "core/timer/timer_service.hpp"
 #include "inspect/json_text.hpp"
 #include "inspect/task_walk.hpp"
-#include "sched/report/dump.hpp"
-#include "sched/report/fiber_snapshot.hpp"
-#include "sched/worker/running_runtimes.hpp"
-#include "sched/worker/scheduler.hpp"
-#include "timer/timer_service.hpp"
 
 #include <vigil/stats.hpp>
 

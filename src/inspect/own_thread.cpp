@@ -1,9 +1,9 @@
 #include "inspect/own_thread.hpp"
 
-#include "base/clock_source.hpp"
-#include "base/futex.hpp"
-#include "machine/detached_thread.hpp"
-#include "machine/process_threads.hpp"
+#include "core/base/clock_source.hpp"
+#include "core/base/futex.hpp"
+#include "core/machine/detached_thread.hpp"
+#include "core/machine/process_threads.hpp"
 
 #include <cstring>
 #include <exception>

@@ -6,7 +6,7 @@
 // So the caller waits for a limited time, and then leaves the thread behind.
 #pragma once
 
-#include "base/nanos.hpp"
+#include "core/base/nanos.hpp"
 
 #include <vigil/detail/config.hpp>
 

@@ -3,11 +3,11 @@
 // or calls on a side pool; and counters.
 #include "inspect/perfetto_trace.hpp"
 
+#include "core/sched/wait/wait_reason.hpp"
+#include "core/timer/runtime_timer.hpp"
 #include "inspect/perfetto_fields.hpp"
 #include "inspect/proto_writer.hpp"
 #include "inspect/valid_utf8.hpp"
-#include "sched/wait/wait_reason.hpp"
-#include "timer/runtime_timer.hpp"
 
 #include <algorithm>
 #include <cerrno>

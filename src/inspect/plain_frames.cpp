@@ -1,6 +1,6 @@
 #include "inspect/plain_frames.hpp"
 
-#include "sched/report/dump_writer.hpp"
+#include "core/sched/report/dump_writer.hpp"
 
 #include <algorithm>
 #include <iterator>

@@ -1,9 +1,9 @@
 #include "inspect/recording.hpp"
 
-#include "base/foreign_memory.hpp"
-#include "sched/report/fiber_snapshot.hpp"
-#include "sched/worker/running_runtimes.hpp"
-#include "sched/worker/scheduler.hpp"
+#include "core/base/foreign_memory.hpp"
+#include "core/sched/report/fiber_snapshot.hpp"
+#include "core/sched/worker/running_runtimes.hpp"
+#include "core/sched/worker/scheduler.hpp"
 
 #include <algorithm>
 #include <cstring>

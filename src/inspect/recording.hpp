@@ -2,9 +2,9 @@
 // the runtime's clock, in order, and the names that go with them.
 #pragma once
 
-#include "base/nanos.hpp"
-#include "sched/fiber/fiber.hpp"
-#include "sched/record/event_log.hpp"
+#include "core/base/nanos.hpp"
+#include "core/sched/fiber/fiber.hpp"
+#include "core/sched/record/event_log.hpp"
 
 #include <vigil/detail/config.hpp>
 

@@ -1,9 +1,9 @@
-#include "base/foreign_memory.hpp"
+#include "core/base/foreign_memory.hpp"
+#include "core/sched/worker/running_runtimes.hpp"
+#include "core/sched/worker/scheduler.hpp"
 #include "inspect/json_text.hpp"
 #include "inspect/report.hpp"
 #include "inspect/symbols.hpp"
-#include "sched/worker/running_runtimes.hpp"
-#include "sched/worker/scheduler.hpp"
 
 #include <cinttypes>
 #include <cstdint>

@@ -1,7 +1,7 @@
-#include "base/foreign_memory.hpp"
+#include "core/base/foreign_memory.hpp"
+#include "core/sched/report/dump.hpp"
 #include "inspect/report.hpp"
 #include "inspect/symbols.hpp"
-#include "sched/report/dump.hpp"
 
 #include <algorithm>
 #include <cstddef>

@@ -8,13 +8,13 @@
 // RF2 One asker at a time: asking_lock.
 #include "inspect/running_frames.hpp"
 
-#include "base/atomic.hpp"
-#include "base/clock_source.hpp"
-#include "base/foreign_memory.hpp"
-#include "base/futex.hpp"
+#include "core/base/atomic.hpp"
+#include "core/base/clock_source.hpp"
+#include "core/base/foreign_memory.hpp"
+#include "core/base/futex.hpp"
+#include "core/machine/sanitizer.hpp"
+#include "core/machine/without_signals.hpp"
 #include "inspect/stopped_threads.hpp"
-#include "machine/sanitizer.hpp"
-#include "machine/without_signals.hpp"
 
 #include <algorithm>
 #include <cerrno>

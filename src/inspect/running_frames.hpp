@@ -3,8 +3,8 @@
 // copies the registers and the interrupted stack, no more. The asker goes up the copy.
 #pragma once
 
+#include "core/machine/stack.hpp"
 #include "inspect/frame_list.hpp"
-#include "machine/stack.hpp"
 
 #include <vigil/detail/config.hpp>
 

@@ -1,7 +1,7 @@
 #include "inspect/scanned_memory.hpp"
 
-#include "base/foreign_memory.hpp"
-#include "machine/sanitizer.hpp"
+#include "core/base/foreign_memory.hpp"
+#include "core/machine/sanitizer.hpp"
 
 #include <algorithm>
 #include <charconv>

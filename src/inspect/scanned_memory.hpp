@@ -9,7 +9,7 @@
 // its lists, its buffers, and the stack of its thread.
 #pragma once
 
-#include "cancel/object_view.hpp"
+#include "core/cancel/object_view.hpp"
 
 #include <vigil/detail/config.hpp>
 

@@ -8,8 +8,8 @@
 // the rest of it, and never changes afterwards.
 #pragma once
 
-#include "base/atomic.hpp"
-#include "base/nanos.hpp"
+#include "core/base/atomic.hpp"
+#include "core/base/nanos.hpp"
 
 #include <vigil/inspect.hpp>
 

@@ -13,11 +13,11 @@
 //     another before it goes, and the list leaves some out while it gets shorter.
 #include "inspect/stopped_threads.hpp"
 
-#include "base/atomic.hpp"
-#include "base/clock_source.hpp"
-#include "base/futex.hpp"
+#include "core/base/atomic.hpp"
+#include "core/base/clock_source.hpp"
+#include "core/base/futex.hpp"
+#include "core/machine/sanitizer.hpp"
 #include "inspect/running_frames.hpp"
-#include "machine/sanitizer.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,13 +1,13 @@
 #include "inspect/stuck_fibers.hpp"
 
-#include "base/foreign_memory.hpp"
+#include "core/base/foreign_memory.hpp"
+#include "core/machine/process_threads.hpp"
+#include "core/machine/sanitizer.hpp"
+#include "core/sched/report/fiber_snapshot.hpp"
+#include "core/sched/worker/running_runtimes.hpp"
+#include "core/sched/worker/scheduler.hpp"
 #include "inspect/stopped_threads.hpp"
 #include "inspect/stuck_search.hpp"
-#include "machine/process_threads.hpp"
-#include "machine/sanitizer.hpp"
-#include "sched/report/fiber_snapshot.hpp"
-#include "sched/worker/running_runtimes.hpp"
-#include "sched/worker/scheduler.hpp"
 
 #include <cerrno>
 #include <csignal>

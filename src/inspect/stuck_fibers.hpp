@@ -25,7 +25,7 @@
 // The least sets that SF1 to SF4 allow are computed; what is not live then is stuck.
 #pragma once
 
-#include "machine/stack.hpp"
+#include "core/machine/stack.hpp"
 
 #include <vigil/detail/config.hpp>
 

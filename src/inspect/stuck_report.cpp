@@ -1,13 +1,13 @@
-#include "base/atomic.hpp"
+#include "core/base/atomic.hpp"
+#include "core/sched/report/dump.hpp"
+#include "core/sched/worker/running_runtimes.hpp"
+#include "core/sched/worker/scheduler.hpp"
 #include "inspect/own_thread.hpp"
 #include "inspect/report.hpp"
 #include "inspect/stopped_threads.hpp"
 #include "inspect/stuck_fibers.hpp"
 #include "inspect/symbols.hpp"
 #include "inspect/wait_ways.hpp"
-#include "sched/report/dump.hpp"
-#include "sched/worker/running_runtimes.hpp"
-#include "sched/worker/scheduler.hpp"
 
 #include <vigil/leaks.hpp>
 #include <vigil/testing.hpp>

@@ -1,12 +1,12 @@
 #include "inspect/stuck_search.hpp"
 
-#include "base/atomic.hpp"
+#include "core/base/atomic.hpp"
+#include "core/machine/slab_table.hpp"
+#include "core/sched/run_core.hpp"
+#include "core/sched/worker/running_runtimes.hpp"
+#include "core/sched/worker/worker.hpp"
+#include "core/sync/holder_word.hpp"
 #include "inspect/stopped_threads.hpp"
-#include "machine/slab_table.hpp"
-#include "sched/run_core.hpp"
-#include "sched/worker/running_runtimes.hpp"
-#include "sched/worker/worker.hpp"
-#include "sync/holder_word.hpp"
 
 #include <algorithm>
 

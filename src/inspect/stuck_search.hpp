@@ -2,11 +2,11 @@
 // still. All that it allocates is own memory.
 #pragma once
 
+#include "core/machine/stack.hpp"
+#include "core/sched/fiber/fiber.hpp"
 #include "inspect/scanned_memory.hpp"
 #include "inspect/stuck_fibers.hpp"
 #include "inspect/wait_ways.hpp"
-#include "machine/stack.hpp"
-#include "sched/fiber/fiber.hpp"
 
 #include <vigil/detail/config.hpp>
 

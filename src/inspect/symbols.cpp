@@ -1,6 +1,6 @@
 #include "inspect/symbols.hpp"
 
-#include "base/foreign_memory.hpp"
+#include "core/base/foreign_memory.hpp"
 #include "inspect/debug_files.hpp"
 
 #include <algorithm>

@@ -1,9 +1,9 @@
 // task_walk: a walk over the tasks of one runtime, for reports.
 #pragma once
 
-#include "sched/worker/runtime_part.hpp"
-#include "sched/worker/scheduler.hpp"
-#include "task/shown_tasks.hpp"
+#include "core/sched/worker/runtime_part.hpp"
+#include "core/sched/worker/scheduler.hpp"
+#include "core/task/shown_tasks.hpp"
 
 #include <vigil/detail/config.hpp>
 

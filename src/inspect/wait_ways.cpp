@@ -1,8 +1,8 @@
 #include "inspect/wait_ways.hpp"
 
-#include "chan/selecting.hpp"
+#include "core/chan/selecting.hpp"
+#include "core/sched/wait/case_table.hpp"
 #include "inspect/awaited_object.hpp"
-#include "sched/wait/case_table.hpp"
 
 #include <vigil/detail/sync_core.hpp>
 

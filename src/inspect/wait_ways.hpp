@@ -4,10 +4,10 @@
 //         read in place.
 #pragma once
 
-#include "cancel/object_view.hpp"
+#include "core/cancel/object_view.hpp"
+#include "core/machine/stack.hpp"
+#include "core/sched/fiber/fiber.hpp"
 #include "inspect/scanned_memory.hpp"
-#include "machine/stack.hpp"
-#include "sched/fiber/fiber.hpp"
 
 #include <vigil/detail/config.hpp>
 

@@ -1,15 +1,15 @@
 // The trace on request, and on the events that inspect::record_on names.
-#include "base/assert.hpp"
-#include "base/atomic.hpp"
-#include "base/clock_source.hpp"
-#include "base/ticks.hpp"
-#include "base/words.hpp"
+#include "core/base/assert.hpp"
+#include "core/base/atomic.hpp"
+#include "core/base/clock_source.hpp"
+#include "core/base/ticks.hpp"
+#include "core/base/words.hpp"
+#include "core/sched/record/record_trigger.hpp"
+#include "core/sched/wait/note.hpp"
 #include "inspect/own_thread.hpp"
 #include "inspect/perfetto_trace.hpp"
 #include "inspect/recording.hpp"
 #include "inspect/trace_file.hpp"
-#include "sched/record/record_trigger.hpp"
-#include "sched/wait/note.hpp"
 
 #include <vigil/inspect.hpp>
 

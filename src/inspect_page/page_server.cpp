@@ -1,11 +1,11 @@
 #include "inspect_page/page_server.hpp"
 
-#include "base/assert.hpp"
+#include "core/base/assert.hpp"
+#include "core/machine/process_threads.hpp"
+#include "core/machine/without_signals.hpp"
+#include "core/runtime/runtime_core.hpp"
 #include "inspect/overview.hpp"
 #include "inspect_page/page_html.hpp"
-#include "machine/process_threads.hpp"
-#include "machine/without_signals.hpp"
-#include "runtime/runtime_core.hpp"
 
 #include <vigil/fiber.hpp>
 #include <vigil/inspect.hpp>

@@ -1,5 +1,5 @@
-#include "base/assert.hpp"
-#include "sched/worker/scheduler.hpp"
+#include "core/base/assert.hpp"
+#include "core/sched/worker/scheduler.hpp"
 
 #include <vigil/fiber.hpp>
 #include <vigil/io/detail/coroutine_gate.hpp>

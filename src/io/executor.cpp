@@ -1,5 +1,5 @@
-#include "runtime/runtime_core.hpp"
-#include "timer/timer_service.hpp"
+#include "core/runtime/runtime_core.hpp"
+#include "core/timer/timer_service.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/io/executor.hpp>

@@ -1,6 +1,6 @@
 #include "io/io_alarm.hpp"
 
-#include "base/clock_source.hpp"
+#include "core/base/clock_source.hpp"
 
 #include <cerrno>
 #include <cstdint>

@@ -19,8 +19,8 @@
 //      touched.
 #pragma once
 
-#include "base/atomic.hpp"
-#include "base/nanos.hpp"
+#include "core/base/atomic.hpp"
+#include "core/base/nanos.hpp"
 
 #include <vigil/io/detail/one_operation.hpp>
 

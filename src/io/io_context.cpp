@@ -1,5 +1,5 @@
+#include "core/sched/worker/scheduler.hpp"
 #include "io/watch_service.hpp"
-#include "sched/worker/scheduler.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/io/io_context.hpp>

@@ -1,9 +1,9 @@
 #include "io/io_watch.hpp"
 
-#include "base/clock_source.hpp"
+#include "core/base/clock_source.hpp"
+#include "core/sched/wait/wake_list.hpp"
+#include "core/sched/worker/worker.hpp"
 #include "io/watch_service.hpp"
-#include "sched/wait/wake_list.hpp"
-#include "sched/worker/worker.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -25,11 +25,11 @@
 //      left alone. The worker that it wakes in vain, later, sets it to the deadline.
 #pragma once
 
-#include "base/atomic.hpp"
-#include "base/spinlock.hpp"
+#include "core/base/atomic.hpp"
+#include "core/base/spinlock.hpp"
+#include "core/sched/idle/watch.hpp"
+#include "core/sched/wait/note.hpp"
 #include "io/io_alarm.hpp"
-#include "sched/idle/watch.hpp"
-#include "sched/wait/note.hpp"
 
 #include <vigil/detail/config.hpp>
 

@@ -1,11 +1,11 @@
-#include "base/intrusive_list.hpp"
-#include "base/spinlock.hpp"
+#include "core/base/intrusive_list.hpp"
+#include "core/base/spinlock.hpp"
+#include "core/sched/call/caller.hpp"
+#include "core/sched/fiber/fiber_words.hpp"
+#include "core/sched/report/dump.hpp"
+#include "core/sched/worker/dump_note.hpp"
 #include "io/operation.hpp"
 #include "io/outside_wait.hpp"
-#include "sched/call/caller.hpp"
-#include "sched/fiber/fiber_words.hpp"
-#include "sched/report/dump.hpp"
-#include "sched/worker/dump_note.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/fiber.hpp>

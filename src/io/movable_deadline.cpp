@@ -1,5 +1,5 @@
-#include "base/spinlock.hpp"
-#include "sched/wait/waiter.hpp"
+#include "core/base/spinlock.hpp"
+#include "core/sched/wait/waiter.hpp"
 
 #include <vigil/detail/wait_limit.hpp>
 #include <vigil/io/detail/movable_deadline.hpp>

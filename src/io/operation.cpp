@@ -1,10 +1,10 @@
 #include "io/operation.hpp"
 
-#include "base/assert.hpp"
+#include "core/base/assert.hpp"
+#include "core/machine/process_state.hpp"
+#include "core/sched/call/caller.hpp"
+#include "core/sched/worker/scheduler.hpp"
 #include "io/io_watch.hpp"
-#include "machine/process_state.hpp"
-#include "sched/call/caller.hpp"
-#include "sched/worker/scheduler.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/io/detail/movable_deadline.hpp>

@@ -25,9 +25,9 @@
 //      context may go then. Copies that are left count no work there.
 #pragma once
 
-#include "base/atomic.hpp"
-#include "base/spinlock.hpp"
-#include "sched/wait/waiter.hpp"
+#include "core/base/atomic.hpp"
+#include "core/base/spinlock.hpp"
+#include "core/sched/wait/waiter.hpp"
 
 #include <vigil/io/detail/operation.hpp>
 

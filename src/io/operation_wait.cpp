@@ -1,7 +1,7 @@
 // The end of an operation, and the fiber's wait for it: OP1 and OP2 of operation.hpp.
 // This file knows no executor, so that the explorer can run it.
+#include "core/sched/call/caller.hpp"
 #include "io/operation.hpp"
-#include "sched/call/caller.hpp"
 
 #include <new>
 #include <utility>

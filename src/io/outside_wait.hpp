@@ -1,8 +1,8 @@
 // outside_wait: a wait for I/O. It counts as outside work unless the stream is in memory.
 #pragma once
 
+#include "core/sched/worker/scheduler.hpp"
 #include "io/io_watch.hpp"
-#include "sched/worker/scheduler.hpp"
 
 #include <vigil/detail/config.hpp>
 #include <vigil/io/detail/any_io_executor.hpp>

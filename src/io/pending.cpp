@@ -8,12 +8,12 @@
 //      whose case has won finds it.
 // PN3  The owner's values are written before `done`, and read after it was seen. The
 //      owner goes only once its handler has run or has been destroyed.
-#include "base/assert.hpp"
+#include "core/base/assert.hpp"
+#include "core/sched/call/park.hpp"
+#include "core/sched/idle/watch.hpp"
+#include "core/sched/wait/case_table.hpp"
+#include "core/sched/worker/scheduler.hpp"
 #include "io/operation.hpp"
-#include "sched/call/park.hpp"
-#include "sched/idle/watch.hpp"
-#include "sched/wait/case_table.hpp"
-#include "sched/worker/scheduler.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/io/detail/pending.hpp>

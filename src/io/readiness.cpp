@@ -1,10 +1,10 @@
 #include "io/readiness.hpp"
 
+#include "core/sched/call/caller.hpp"
+#include "core/sched/worker/scheduler.hpp"
 #include "io/io_watch.hpp"
 #include "io/operation.hpp"
 #include "io/outside_wait.hpp"
-#include "sched/call/caller.hpp"
-#include "sched/worker/scheduler.hpp"
 
 #include <vigil/io/detail/movable_deadline.hpp>
 #include <vigil/io/detail/readiness.hpp>

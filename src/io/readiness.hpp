@@ -1,10 +1,10 @@
 // The members of a readiness (include/vigil/io/detail/readiness.hpp).
 #pragma once
 
-#include "base/atomic.hpp"
-#include "base/spinlock.hpp"
+#include "core/base/atomic.hpp"
+#include "core/base/spinlock.hpp"
+#include "core/sched/wait/waiter.hpp"
 #include "io/outside_wait.hpp"
-#include "sched/wait/waiter.hpp"
 
 #include <vigil/detail/config.hpp>
 #include <vigil/io/detail/movable_deadline.hpp>

@@ -11,8 +11,8 @@
 //      last result, since that result may end a run, and the program may fork then. Nor
 //      does the thread keep a deadlock from being certain: its caller may be stuck at
 //      once.
-#include "machine/detached_thread.hpp"
-#include "sched/process/process_fork.hpp"
+#include "core/machine/detached_thread.hpp"
+#include "core/sched/process/process_fork.hpp"
 
 #include <vigil/io/resolve.hpp>
 

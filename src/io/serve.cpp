@@ -1,6 +1,6 @@
-#include "sched/call/caller.hpp"
-#include "sched/run_core.hpp"
-#include "sched/worker/unhandled.hpp"
+#include "core/sched/call/caller.hpp"
+#include "core/sched/run_core.hpp"
+#include "core/sched/worker/unhandled.hpp"
 
 #include <vigil/error.hpp>
 #include <vigil/io/serve.hpp>

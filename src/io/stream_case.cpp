@@ -10,11 +10,11 @@
 //      (RD1).
 // RW3  The stream's deadline ends a round of the select; take() then finds it over. One
 //      that moves, and close(), end the round by readiness::look_again().
+#include "core/sched/wait/case_table.hpp"
+#include "core/sched/worker/scheduler.hpp"
 #include "io/operation.hpp"
 #include "io/outside_wait.hpp"
 #include "io/readiness.hpp"
-#include "sched/wait/case_table.hpp"
-#include "sched/worker/scheduler.hpp"
 
 #include <vigil/io/detail/stream_case.hpp>
 

@@ -1,7 +1,7 @@
 #include "lock_check/held_locks.hpp"
 
-#include "base/spinlock.hpp"
-#include "sched/worker/scheduler.hpp"
+#include "core/base/spinlock.hpp"
+#include "core/sched/worker/scheduler.hpp"
 
 #include <algorithm>
 

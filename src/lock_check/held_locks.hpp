@@ -5,8 +5,8 @@
 // The functions may be called inside an allocator, so they use no heap. Any thread.
 #pragma once
 
-#include "base/atomic.hpp"
-#include "sched/fiber/fiber.hpp"
+#include "core/base/atomic.hpp"
+#include "core/sched/fiber/fiber.hpp"
 
 #include <vigil/detail/config.hpp>
 

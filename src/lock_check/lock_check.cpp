@@ -1,7 +1,11 @@
 #include "lock_check/lock_check.hpp"
 
-#include "base/assert.hpp"
-#include "base/foreign_memory.hpp"
+#include "core/base/assert.hpp"
+#include "core/base/foreign_memory.hpp"
+#include "core/sched/report/dump_writer.hpp"
+#include "core/sched/worker/park_check.hpp"
+#include "core/sched/worker/worker.hpp"
+#include "core/sync/lock_watch.hpp"
 #include "inspect/own_frames.hpp"
 #include "inspect/own_thread.hpp"
 #include "inspect/plain_frames.hpp"
@@ -9,10 +13,6 @@
 #include "inspect/symbols.hpp"
 #include "lock_check/next_calls.hpp"
 #include "lock_check/seen_pairs.hpp"
-#include "sched/report/dump_writer.hpp"
-#include "sched/worker/park_check.hpp"
-#include "sched/worker/worker.hpp"
-#include "sync/lock_watch.hpp"
 
 #include <vigil/detail/sync_core.hpp>
 #include <vigil/lock_check.hpp>

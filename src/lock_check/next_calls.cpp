@@ -1,6 +1,6 @@
 #include "lock_check/next_calls.hpp"
 
-#include "base/atomic.hpp"
+#include "core/base/atomic.hpp"
 
 #include <cstring>
 

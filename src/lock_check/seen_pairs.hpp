@@ -1,7 +1,7 @@
 // seen_pairs: the pairs of places that have been reported. Any thread.
 #pragma once
 
-#include "base/atomic.hpp"
+#include "core/base/atomic.hpp"
 
 #include <vigil/detail/config.hpp>
 

@@ -1,7 +1,7 @@
 // Reading the object of a wait that has ended: its bytes may be anything.
+#include "core/sched/report/fiber_snapshot.hpp"
+#include "core/sched/wait/wait_reason.hpp"
 #include "inspect/awaited_object.hpp"
-#include "sched/report/fiber_snapshot.hpp"
-#include "sched/wait/wait_reason.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 // A load whose results are known, without dumps and beside a thread that dumps as often
 // as it can: nothing may change but speed.
+#include "core/machine/sanitizer.hpp"
 #include "inspect/inspect_helpers.hpp"
-#include "machine/sanitizer.hpp"
 #include "support/in_runtime.hpp"
 
 #include <array>

@@ -1,6 +1,6 @@
 // Dumps of fibers whose code is in a file that is closed meanwhile.
+#include "core/machine/sanitizer.hpp"
 #include "inspect/inspect_helpers.hpp"
-#include "machine/sanitizer.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 #include "support/note.hpp"

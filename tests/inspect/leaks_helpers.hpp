@@ -1,8 +1,8 @@
 // The parts that the tests of leaks have in common.
 #pragma once
 
-#include "machine/sanitizer.hpp"
-#include "sched/wait/wake_list.hpp"
+#include "core/machine/sanitizer.hpp"
+#include "core/sched/wait/wake_list.hpp"
 #include "support/in_runtime.hpp"
 #include "support/note.hpp"
 

@@ -1,8 +1,8 @@
 // Places in which a search for stuck fibers must find a pointer, and threads that it must
 // stop: each has deceived it once.
+#include "core/machine/detached_thread.hpp"
 #include "inspect/leaks_helpers.hpp"
 #include "inspect/stopped_threads.hpp"
-#include "machine/detached_thread.hpp"
 #include "support/child.hpp"
 #include "support/note.hpp"
 

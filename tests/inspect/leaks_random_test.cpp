@@ -1,7 +1,7 @@
 // A fiber that the search calls certain never goes on, whatever random programs do.
+#include "core/sched/worker/running_runtimes.hpp"
 #include "inspect/leaks_helpers.hpp"
 #include "inspect/stuck_fibers.hpp"
-#include "sched/worker/running_runtimes.hpp"
 
 #include <algorithm>
 #include <chrono>

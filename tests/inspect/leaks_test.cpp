@@ -1,9 +1,9 @@
+#include "core/runtime/runtime_core.hpp"
+#include "core/sched/worker/running_runtimes.hpp"
 #include "inspect/inspect_helpers.hpp"
 #include "inspect/leaks_helpers.hpp"
 #include "inspect/own_thread.hpp"
 #include "inspect/stuck_fibers.hpp"
-#include "runtime/runtime_core.hpp"
-#include "sched/worker/running_runtimes.hpp"
 #include "support/child.hpp"
 #include "support/note.hpp"
 

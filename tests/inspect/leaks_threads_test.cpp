@@ -1,8 +1,8 @@
 // The search for leaks beside other workers, other runtimes and other threads.
+#include "core/runtime/runtime_core.hpp"
 #include "inspect/inspect_helpers.hpp"
 #include "inspect/leaks_helpers.hpp"
 #include "inspect/own_thread.hpp"
-#include "runtime/runtime_core.hpp"
 #include "support/child.hpp"
 #include "support/note.hpp"
 

@@ -1,5 +1,5 @@
 // Has libunwind, a foreign unwinder as in profilers and crash handlers, go up fibers.
-#include "machine/jump.hpp"
+#include "core/machine/jump.hpp"
 #include "support/in_runtime.hpp"
 #include "support/note.hpp"
 

@@ -1,8 +1,8 @@
 // The signal of inspect::install(), and the program's own use of the same one. Each case
 // that changes what the process does with it has a process of its own.
+#include "core/machine/sanitizer.hpp"
 #include "inspect/inspect_helpers.hpp"
 #include "inspect/leaks_helpers.hpp"
-#include "machine/sanitizer.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 #include "support/note.hpp"

@@ -1,10 +1,10 @@
 // The flight recorder on virtual time: all that it has, event by event, against what the
 // seed dictates.
+#include "core/timer/runtime_timer.hpp"
 #include "inspect/recording.hpp"
 #include "inspect/seeded_model.hpp"
 #include "support/in_runtime.hpp"
 #include "support/note.hpp"
-#include "timer/runtime_timer.hpp"
 
 #include <algorithm>
 #include <string>

@@ -1,7 +1,7 @@
 // The frames of fibers that run, and the signal by which their threads are asked.
+#include "core/machine/sanitizer.hpp"
+#include "core/machine/stack.hpp"
 #include "inspect/inspect_helpers.hpp"
-#include "machine/sanitizer.hpp"
-#include "machine/stack.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 #include "support/note.hpp"

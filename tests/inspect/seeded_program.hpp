@@ -3,7 +3,7 @@
 // foretells the run.
 #pragma once
 
-#include "base/random.hpp"
+#include "core/base/random.hpp"
 
 #include <vigil/vigil.hpp>
 

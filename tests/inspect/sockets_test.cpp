@@ -1,6 +1,6 @@
 // The sockets that fibers wait for, in dumps.
+#include "core/sched/worker/scheduler.hpp"
 #include "inspect/inspect_helpers.hpp"
-#include "sched/worker/scheduler.hpp"
 #include "support/in_runtime.hpp"
 #include "support/note.hpp"
 #include "support/temporary_folder.hpp"

@@ -1,8 +1,8 @@
 // Stacks' use by place of birth.
-#include "base/nanos.hpp"
+#include "core/base/nanos.hpp"
+#include "core/sched/fiber/stack_sampler.hpp"
 #include "inspect/inspect_helpers.hpp"
 #include "inspect/stack_use_table.hpp"
-#include "sched/fiber/stack_sampler.hpp"
 #include "support/in_runtime.hpp"
 #include "support/note.hpp"
 

@@ -1,5 +1,5 @@
 // The reader of call frame information, beside libgcc's, and on what is no stack.
-#include "base/random.hpp"
+#include "core/base/random.hpp"
 #include "inspect/frame_list.hpp"
 #include "support/in_runtime.hpp"
 #include "support/note.hpp"

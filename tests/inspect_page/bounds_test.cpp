@@ -1,9 +1,9 @@
 // Dumps and recordings: one at a time, and of bounded size.
+#include "core/machine/sanitizer.hpp"
+#include "core/sched/worker/running_runtimes.hpp"
+#include "core/sched/worker/scheduler.hpp"
 #include "inspect_page/page_client.hpp"
 #include "inspect_page/page_server.hpp"
-#include "machine/sanitizer.hpp"
-#include "sched/worker/running_runtimes.hpp"
-#include "sched/worker/scheduler.hpp"
 #include "support/at_rest.hpp"
 #include "support/note.hpp"
 

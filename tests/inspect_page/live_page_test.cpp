@@ -1,6 +1,6 @@
 // A live page over real sockets: each address, and what is refused.
+#include "core/machine/process_threads.hpp"
 #include "inspect_page/page_client.hpp"
-#include "machine/process_threads.hpp"
 #include "support/dumped.hpp"
 #include "support/in_runtime.hpp"
 #include "support/note.hpp"

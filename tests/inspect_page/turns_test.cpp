@@ -1,9 +1,9 @@
 // The turns of the page's fibers on their only worker: in none of them is a fiber of the
 // program looked at, or more than one piece of an answer written.
+#include "core/sched/worker/running_runtimes.hpp"
+#include "core/sched/worker/scheduler.hpp"
 #include "inspect_page/page_client.hpp"
 #include "inspect_page/page_http.hpp"
-#include "sched/worker/running_runtimes.hpp"
-#include "sched/worker/scheduler.hpp"
 #include "support/note.hpp"
 
 #include <vigil/io.hpp>

@@ -1,5 +1,5 @@
 // The watch inside an io_context: its owner, its user, and its next owner.
-#include "base/clock_source.hpp"
+#include "core/base/clock_source.hpp"
 #include "io/io_test.hpp"
 #include "io/io_watch.hpp"
 #include "support/at_rest.hpp"

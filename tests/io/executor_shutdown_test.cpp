@@ -1,6 +1,6 @@
 // io::executor() at the end of a run: what waits there is stopped, and handlers start as
 // long as somebody may wait for them.
-#include "guest/host_loop.hpp"
+#include "core/guest/host_loop.hpp"
 #include "io/io_test.hpp"
 #include "support/note.hpp"
 

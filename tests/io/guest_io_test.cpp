@@ -1,6 +1,6 @@
 // I/O in a runtime inside a host's loop: a thread waits for it, and the host's descriptor
 // becomes readable.
-#include "guest/host_loop.hpp"
+#include "core/guest/host_loop.hpp"
 #include "io/io_test.hpp"
 
 #include <vigil/guest.hpp>

@@ -1,7 +1,7 @@
 // options::stuck_limit beside a handler that a sleeping worker runs in its watch: the
 // worker counts as asleep all the while.
+#include "core/sched/worker/scheduler.hpp"
 #include "io/io_test.hpp"
-#include "sched/worker/scheduler.hpp"
 #include "support/child.hpp"
 
 #include <vigil/channel.hpp>

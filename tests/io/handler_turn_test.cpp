@@ -1,6 +1,6 @@
 // Calls that are served at once in a handler of the io_context, on a worker's own stack:
 // there is no budget there, and the fibers before and after have the whole of theirs.
-// src/sched/worker/turn_budget.hpp
+// src/core/sched/worker/turn_budget.hpp
 #include "io/io_test.hpp"
 #include "support/in_runtime.hpp"
 

@@ -2,7 +2,7 @@
 // io_context.
 #include "io/io_watch.hpp"
 
-#include "base/clock_source.hpp"
+#include "core/base/clock_source.hpp"
 #include "io/io_test.hpp"
 #include "support/at_rest.hpp"
 

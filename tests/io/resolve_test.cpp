@@ -1,7 +1,7 @@
 // io::resolve, with a getaddrinfo that takes as long as the test likes: this program's
 // own, which the library calls instead of the C library's.
+#include "core/machine/sanitizer.hpp"
 #include "io/io_test.hpp"
-#include "machine/sanitizer.hpp"
 #include "support/child.hpp"
 
 #include <vigil/channel.hpp>

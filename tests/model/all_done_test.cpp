@@ -1,6 +1,6 @@
 // exit_when::all_done: the run ends when nothing can come any more, not before, and it
 // does end (all_done() in sched/run/end.cpp, timer/keepalive.hpp).
-#include "base/atomic.hpp"
+#include "core/base/atomic.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
 

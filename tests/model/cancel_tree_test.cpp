@@ -1,11 +1,11 @@
 // The cancel tree: a cancel misses no node, even one that is linked, destroyed or ended
 // at that moment, and when it returns all are done (CN1 to CN4 of cancel_tree.hpp).
-#include "sched/wait/cancel_tree.hpp"
+#include "core/sched/wait/cancel_tree.hpp"
 
+#include "core/sched/call/caller.hpp"
 #include "parcel.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
-#include "sched/call/caller.hpp"
 
 #include <vigil/context.hpp>
 #include <vigil/stop_token.hpp>

@@ -1,10 +1,10 @@
 // Cases of a select for what is not a channel: exactly one is taken, a lock has one owner
 // at a time even if an unlock hands it to a select (MU5 of mutex.cpp), and a case that
 // leaves a queue lets those behind it have their turn.
+#include "core/sync/mutex.hpp"
 #include "instants.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
-#include "sync/mutex.hpp"
 
 #include <vigil/vigil.hpp>
 

@@ -1,6 +1,6 @@
 // A channel: each value goes from one hand to one other, or stays where it is; each wait
 // ends once, by whatever it ends (CH1 to CH4 of channel_core.hpp).
-#include "chan/channel_core.hpp"
+#include "core/chan/channel_core.hpp"
 #include "instants.hpp"
 #include "parcel.hpp"
 #include "programs.hpp"

@@ -1,14 +1,14 @@
 // Timers whose armings several parties claim at once.
 #pragma once
 
-#include "base/nanos.hpp"
+#include "core/base/nanos.hpp"
+#include "core/sched/call/park.hpp"
+#include "core/sched/fiber/fiber.hpp"
+#include "core/sched/wait/waiter.hpp"
+#include "core/sched/worker/scheduler.hpp"
+#include "core/timer/timer_service.hpp"
 #include "instants.hpp"
 #include "programs.hpp"
-#include "sched/call/park.hpp"
-#include "sched/fiber/fiber.hpp"
-#include "sched/wait/waiter.hpp"
-#include "sched/worker/scheduler.hpp"
-#include "timer/timer_service.hpp"
 
 #include <vigil/vigil.hpp>
 

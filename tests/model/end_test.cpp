@@ -1,11 +1,11 @@
 // How the end of a run is recognised: outside work and deadlock. Whole programs on real
 // workers.
+#include "core/runtime/runtime_core.hpp"
+#include "core/sched/call/park.hpp"
+#include "core/sched/fiber/fiber.hpp"
+#include "core/sched/worker/scheduler.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
-#include "runtime/runtime_core.hpp"
-#include "sched/call/park.hpp"
-#include "sched/fiber/fiber.hpp"
-#include "sched/worker/scheduler.hpp"
 
 #include <vigil/vigil.hpp>
 

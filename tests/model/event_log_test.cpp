@@ -1,8 +1,8 @@
 // The flight recorder's ring: a reader never takes a slot for an event that is half
 // written, or of two events, and loses none in between.
-#include "sched/record/event_log.hpp"
+#include "core/sched/record/event_log.hpp"
 
-#include "base/clock_source.hpp"
+#include "core/base/clock_source.hpp"
 #include "prove.hpp"
 
 #include <cstdint>

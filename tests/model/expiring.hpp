@@ -1,7 +1,7 @@
 // A timeout list whose entry is about to expire on the other worker.
 #pragma once
 
-#include "base/nanos.hpp"
+#include "core/base/nanos.hpp"
 #include "instants.hpp"
 #include "programs.hpp"
 

@@ -1,6 +1,6 @@
 // Proofs for planted faults (faults/) that no other test here covers.
+#include "core/sched/queue/run_queue.hpp"
 #include "prove.hpp"
-#include "sched/queue/run_queue.hpp"
 
 #include <vigil/vigil.hpp>
 

@@ -1,10 +1,10 @@
 // Watcher and deputy (P7): the second deadline is kept while the worker that woke for the
 // first is busy.
-#include "base/clock_source.hpp"
+#include "core/base/clock_source.hpp"
+#include "core/sched/fiber/fiber.hpp"
+#include "core/sched/worker/scheduler.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
-#include "sched/fiber/fiber.hpp"
-#include "sched/worker/scheduler.hpp"
 
 #include <vigil/vigil.hpp>
 

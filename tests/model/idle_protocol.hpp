@@ -2,11 +2,11 @@
 // for the protocol of idle.hpp by itself.
 #pragma once
 
-#include "base/clock_source.hpp"
-#include "base/futex.hpp"
-#include "base/nanos.hpp"
-#include "base/spinlock.hpp"
-#include "sched/idle/idle.hpp"
+#include "core/base/clock_source.hpp"
+#include "core/base/futex.hpp"
+#include "core/base/nanos.hpp"
+#include "core/base/spinlock.hpp"
+#include "core/sched/idle/idle.hpp"
 
 #include <algorithm>
 #include <atomic>

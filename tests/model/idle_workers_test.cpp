@@ -1,9 +1,9 @@
 // Sleeping and waking in whole programs, on two or three workers.
-#include "base/clock_source.hpp"
+#include "core/base/clock_source.hpp"
+#include "core/sched/fiber/fiber.hpp"
+#include "core/sched/worker/scheduler.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
-#include "sched/fiber/fiber.hpp"
-#include "sched/worker/scheduler.hpp"
 
 #include <vigil/vigil.hpp>
 

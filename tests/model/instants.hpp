@@ -2,7 +2,7 @@
 // when all threads wait, so any two different numbers would do.
 #pragma once
 
-#include "base/nanos.hpp"
+#include "core/base/nanos.hpp"
 
 #include <vigil/clock.hpp>
 

@@ -1,7 +1,7 @@
 // Outcomes and faults of small programs, for the tests of the explorer itself.
 #pragma once
 
-#include "base/futex.hpp"
+#include "core/base/futex.hpp"
 #include "explorer/explorer.hpp"
 
 #include <atomic>

@@ -2,7 +2,7 @@
 // known, it must see all of them and no other.
 #include "litmus.hpp"
 
-#include "base/futex.hpp"
+#include "core/base/futex.hpp"
 #include "explorer/explorer.hpp"
 
 #include <atomic>

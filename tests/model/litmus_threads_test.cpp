@@ -1,5 +1,5 @@
 // The explorer itself: threads, locks and sleeps of small programs, and random programs.
-#include "base/futex.hpp"
+#include "core/base/futex.hpp"
 #include "explorer/explorer.hpp"
 #include "litmus.hpp"
 

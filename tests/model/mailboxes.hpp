@@ -1,14 +1,14 @@
 // Waits built on park and ready, for their proofs.
 #pragma once
 
-#include "base/spinlock.hpp"
+#include "core/base/spinlock.hpp"
+#include "core/sched/call/caller.hpp"
+#include "core/sched/call/park.hpp"
+#include "core/sched/wait/note.hpp"
+#include "core/sched/wait/waiter.hpp"
+#include "core/sched/worker/worker.hpp"
 #include "explorer/engine.hpp"
 #include "programs.hpp"
-#include "sched/call/caller.hpp"
-#include "sched/call/park.hpp"
-#include "sched/wait/note.hpp"
-#include "sched/wait/waiter.hpp"
-#include "sched/worker/worker.hpp"
 
 #include <vigil/vigil.hpp>
 

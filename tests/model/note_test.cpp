@@ -1,5 +1,5 @@
 // The note: a wake is never lost, and everything written before it is seen.
-#include "sched/wait/note.hpp"
+#include "core/sched/wait/note.hpp"
 
 #include "prove.hpp"
 

@@ -1,8 +1,8 @@
 // The overseer goes to rest, and nothing is left unseen (OV1 to OV5 of oversight.hpp).
-#include "sched/idle/oversight.hpp"
+#include "core/sched/idle/oversight.hpp"
 
+#include "core/sched/idle/idle.hpp"
 #include "prove.hpp"
-#include "sched/idle/idle.hpp"
 
 #include <atomic>
 #include <memory>

@@ -1,14 +1,14 @@
 // Park and ready, on real workers: stops, timers, handles and thieves.
-#include "base/spinlock.hpp"
+#include "core/base/spinlock.hpp"
+#include "core/sched/call/caller.hpp"
+#include "core/sched/call/park.hpp"
+#include "core/sched/wait/note.hpp"
+#include "core/sched/wait/waiter.hpp"
+#include "core/sched/worker/worker.hpp"
 #include "explorer/engine.hpp"
 #include "mailboxes.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
-#include "sched/call/caller.hpp"
-#include "sched/call/park.hpp"
-#include "sched/wait/note.hpp"
-#include "sched/wait/waiter.hpp"
-#include "sched/worker/worker.hpp"
 
 #include <vigil/vigil.hpp>
 

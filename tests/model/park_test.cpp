@@ -1,16 +1,16 @@
 // Park and ready, on real workers: a fiber is queued exactly once for each park, however
 // the two meet, and a fiber that ends is given back exactly once.
-#include "sched/call/park.hpp"
+#include "core/sched/call/park.hpp"
 
-#include "base/spinlock.hpp"
+#include "core/base/spinlock.hpp"
+#include "core/sched/call/caller.hpp"
+#include "core/sched/wait/note.hpp"
+#include "core/sched/wait/waiter.hpp"
+#include "core/sched/worker/worker.hpp"
 #include "explorer/engine.hpp"
 #include "mailboxes.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
-#include "sched/call/caller.hpp"
-#include "sched/wait/note.hpp"
-#include "sched/wait/waiter.hpp"
-#include "sched/worker/worker.hpp"
 
 #include <vigil/vigil.hpp>
 

@@ -2,12 +2,12 @@
 // ways to bring its workers to rest or to keep them busy.
 #pragma once
 
-#include "base/clock_source.hpp"
-#include "base/nanos.hpp"
+#include "core/base/clock_source.hpp"
+#include "core/base/nanos.hpp"
+#include "core/sched/call/park.hpp"
+#include "core/sched/fiber/fiber.hpp"
+#include "core/sched/worker/scheduler.hpp"
 #include "explorer/explorer.hpp"
-#include "sched/call/park.hpp"
-#include "sched/fiber/fiber.hpp"
-#include "sched/worker/scheduler.hpp"
 
 #include <vigil/vigil.hpp>
 

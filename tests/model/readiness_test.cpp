@@ -4,9 +4,9 @@
 //
 // Asio and the kernel are `reactor` here: it calls the real has_come() as Asio's handler
 // does.
+#include "core/sched/wait/waiter.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
-#include "sched/wait/waiter.hpp"
 
 #include <vigil/io/detail/movable_deadline.hpp>
 #include <vigil/io/detail/readiness.hpp>

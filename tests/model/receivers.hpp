@@ -1,11 +1,11 @@
 // Timers with a channel, and threads that receive from them.
 #pragma once
 
-#include "base/nanos.hpp"
-#include "chan/channel_core.hpp"
+#include "core/base/nanos.hpp"
+#include "core/chan/channel_core.hpp"
+#include "core/sched/worker/scheduler.hpp"
 #include "instants.hpp"
 #include "programs.hpp"
-#include "sched/worker/scheduler.hpp"
 
 #include <vigil/vigil.hpp>
 

@@ -1,8 +1,8 @@
 // The run queue: each fiber is taken exactly once, by the owner or by a thief.
-#include "sched/queue/run_queue.hpp"
+#include "core/sched/queue/run_queue.hpp"
 
+#include "core/sched/wait/note.hpp"
 #include "prove.hpp"
-#include "sched/wait/note.hpp"
 
 #include <atomic>
 #include <cstdint>

@@ -4,10 +4,10 @@
 //
 // Asio and the kernel are threads here, which call set_done() and has_come() as Asio's
 // handlers do.
+#include "core/sched/wait/case_table.hpp"
 #include "io/operation.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
-#include "sched/wait/case_table.hpp"
 
 #include <vigil/io/detail/pending.hpp>
 #include <vigil/io/detail/stream_case.hpp>

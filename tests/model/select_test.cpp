@@ -4,11 +4,11 @@
 // The cases lie in a vigil::case_list, which is freed after the select: a case left in a
 // queue is a use of freed memory. A thread's select is select_ordered: its draw would
 // differ from process to process. A fiber's draw depends on the seed.
+#include "core/sched/worker/worker.hpp"
 #include "instants.hpp"
 #include "parcel.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
-#include "sched/worker/worker.hpp"
 
 #include <vigil/vigil.hpp>
 

@@ -1,9 +1,9 @@
 // The snapshot of a fiber, taken by one worker while the other one may run the fiber: if
 // it counts as unmoved, what was read from its stack in between is of one moment.
+#include "core/sched/report/fiber_snapshot.hpp"
 #include "mailboxes.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
-#include "sched/report/fiber_snapshot.hpp"
 
 #include <vigil/vigil.hpp>
 

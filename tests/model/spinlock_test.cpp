@@ -1,8 +1,8 @@
 // The spinlock: one holder at a time, and each sees everything the one before has done.
-#include "base/spinlock.hpp"
+#include "core/base/spinlock.hpp"
 
+#include "core/sched/wait/note.hpp"
 #include "prove.hpp"
-#include "sched/wait/note.hpp"
 
 #include <atomic>
 #include <memory>

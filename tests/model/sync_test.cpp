@@ -1,10 +1,10 @@
 // The mutex: one holder at a time, no waiter is forgotten, and the last touch (MU1 to MU4
 // of mutex.cpp). Conditions and counters: no notification is lost, each reaches one
 // waiter.
+#include "core/sync/mutex.hpp"
 #include "instants.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
-#include "sync/mutex.hpp"
 
 #include <vigil/cases.hpp>
 #include <vigil/sync.hpp>

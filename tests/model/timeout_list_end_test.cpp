@@ -1,6 +1,6 @@
 // The end of a timeout list and of its entries at the moment of an expiry, expire_now,
 // and adds as a run ends (TL1 to TL8 of timeout_core.hpp).
-#include "base/nanos.hpp"
+#include "core/base/nanos.hpp"
 #include "expiring.hpp"
 #include "programs.hpp"
 #include "prove.hpp"

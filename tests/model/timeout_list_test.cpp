@@ -5,7 +5,7 @@
 // window, and on_expire runs there while the main fiber does its part. on_expire writes
 // to plain memory: code that relies on its end without having waited for it is in a data
 // race with it.
-#include "base/nanos.hpp"
+#include "core/base/nanos.hpp"
 #include "expiring.hpp"
 #include "programs.hpp"
 #include "prove.hpp"

@@ -1,11 +1,11 @@
 // The channel of a timer: fibers, selects, and the end of the runtime (TC1, TC2 of
 // timer_channel.hpp).
-#include "base/nanos.hpp"
-#include "chan/channel_core.hpp"
+#include "core/base/nanos.hpp"
+#include "core/chan/channel_core.hpp"
+#include "core/sched/worker/scheduler.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
 #include "receivers.hpp"
-#include "sched/worker/scheduler.hpp"
 
 #include <vigil/vigil.hpp>
 

@@ -4,12 +4,12 @@
 // The other worker sleeps to the deadline, so the ring may come at any moment. Receivers
 // are plain threads; they can already be waiting when a window begins, because no thread
 // is preempted before it.
-#include "base/nanos.hpp"
-#include "chan/channel_core.hpp"
+#include "core/base/nanos.hpp"
+#include "core/chan/channel_core.hpp"
+#include "core/sched/worker/scheduler.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
 #include "receivers.hpp"
-#include "sched/worker/scheduler.hpp"
 
 #include <vigil/vigil.hpp>
 

@@ -3,15 +3,15 @@
 //
 // The other worker sleeps to the deadline, so it may come at any moment; or the callback
 // lies in the queue while both workers are busy.
-#include "base/nanos.hpp"
 #include "claims.hpp"
+#include "core/base/nanos.hpp"
+#include "core/sched/call/park.hpp"
+#include "core/sched/fiber/fiber.hpp"
+#include "core/sched/wait/waiter.hpp"
+#include "core/sched/worker/scheduler.hpp"
+#include "core/timer/timer_service.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
-#include "sched/call/park.hpp"
-#include "sched/fiber/fiber.hpp"
-#include "sched/wait/waiter.hpp"
-#include "sched/worker/scheduler.hpp"
-#include "timer/timer_service.hpp"
 
 #include <vigil/vigil.hpp>
 

@@ -1,14 +1,14 @@
 // Periodic timers and stop_and_wait: exactly one party takes each arming (RT1, RT2 of
 // runtime_timer.hpp).
-#include "base/nanos.hpp"
 #include "claims.hpp"
+#include "core/base/nanos.hpp"
+#include "core/sched/call/park.hpp"
+#include "core/sched/fiber/fiber.hpp"
+#include "core/sched/wait/waiter.hpp"
+#include "core/sched/worker/scheduler.hpp"
+#include "core/timer/timer_service.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
-#include "sched/call/park.hpp"
-#include "sched/fiber/fiber.hpp"
-#include "sched/wait/waiter.hpp"
-#include "sched/worker/scheduler.hpp"
-#include "timer/timer_service.hpp"
 
 #include <vigil/vigil.hpp>
 

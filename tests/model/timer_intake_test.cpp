@@ -5,13 +5,13 @@
 // The main fiber stays awake on its worker, so only the other one can fire. If a deadline
 // is lost, that worker sleeps for ever, and the explorer says so; if it sleeps to a later
 // one, the model's clock shows it.
-#include "base/nanos.hpp"
-#include "base/spinlock.hpp"
+#include "core/base/nanos.hpp"
+#include "core/base/spinlock.hpp"
+#include "core/sched/worker/scheduler.hpp"
+#include "core/timer/timer_service.hpp"
 #include "instants.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
-#include "sched/worker/scheduler.hpp"
-#include "timer/timer_service.hpp"
 
 #include <vigil/vigil.hpp>
 

@@ -3,11 +3,11 @@
 //
 // The other worker wakes for a nearer timer, so it tidies and publishes at any moment of
 // the arming.
-#include "base/nanos.hpp"
+#include "core/base/nanos.hpp"
+#include "core/timer/timer_service.hpp"
 #include "instants.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
-#include "timer/timer_service.hpp"
 
 #include <vigil/vigil.hpp>
 

@@ -1,12 +1,12 @@
 // The life of a timer's record: its captures are destroyed once, on the thread that let
 // them go and never on the timer fiber (TS1), and its memory is given back once no thread
 // can look at it (RT3). The explorer finds a look that comes too late.
-#include "base/nanos.hpp"
+#include "core/base/nanos.hpp"
+#include "core/sched/fiber/fiber.hpp"
+#include "core/sched/worker/scheduler.hpp"
+#include "core/timer/timer_owner.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
-#include "sched/fiber/fiber.hpp"
-#include "sched/worker/scheduler.hpp"
-#include "timer/timer_owner.hpp"
 
 #include <vigil/vigil.hpp>
 

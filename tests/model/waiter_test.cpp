@@ -1,10 +1,10 @@
 // The ticket: of all that would end a wait exactly one does, and no claim ends another
 // wait than the one it knows of (WT1-WT3 of waiter.hpp).
-#include "sched/wait/waiter.hpp"
+#include "core/sched/wait/waiter.hpp"
 
-#include "base/spinlock.hpp"
+#include "core/base/spinlock.hpp"
+#include "core/sched/wait/note.hpp"
 #include "prove.hpp"
-#include "sched/wait/note.hpp"
 
 #include <array>
 #include <atomic>

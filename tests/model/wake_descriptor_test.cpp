@@ -1,9 +1,9 @@
 // The descriptor by which threads wake a guest's host (wake_descriptor.hpp), around the
 // steps of a worker that lies down (idle.hpp) and of a host that waits.
-#include "guest/wake_descriptor.hpp"
+#include "core/guest/wake_descriptor.hpp"
 
-#include "base/futex.hpp"
-#include "base/nanos.hpp"
+#include "core/base/futex.hpp"
+#include "core/base/nanos.hpp"
 #include "prove.hpp"
 
 #include <atomic>

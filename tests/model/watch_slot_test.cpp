@@ -1,6 +1,6 @@
 // The place of a runtime's watch: of two calls that change it one wins, and the other
 // finds the new watch there.
-#include "sched/idle/watch_slot.hpp"
+#include "core/sched/idle/watch_slot.hpp"
 
 #include "prove.hpp"
 

@@ -4,10 +4,10 @@
 // Only the worker in the watch hears of events. So each program keeps the worker that
 // took the first event busy until the next one has been taken, too: by the other worker,
 // wherever it was.
-#include "base/clock_source.hpp"
-#include "base/futex.hpp"
+#include "core/base/clock_source.hpp"
+#include "core/base/futex.hpp"
+#include "core/sched/idle/idle.hpp"
 #include "prove.hpp"
-#include "sched/idle/idle.hpp"
 
 #include <algorithm>
 #include <atomic>

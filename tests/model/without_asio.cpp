@@ -1,9 +1,9 @@
 // The parts of vigil-io that know Asio's io_context, for the proofs of readiness_test.cpp
 // and select_io_test.cpp: in place of operation.cpp and memory_executor's functions.
+#include "core/sched/fiber/fiber.hpp"
+#include "core/sched/wait/waiter.hpp"
+#include "core/sched/worker/worker.hpp"
 #include "io/operation.hpp"
-#include "sched/fiber/fiber.hpp"
-#include "sched/wait/waiter.hpp"
-#include "sched/worker/worker.hpp"
 
 #include <vigil/io/memory_executor.hpp>
 

@@ -21,7 +21,7 @@ FLAGS = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Wcon
          f"-I{ROOT}", f"-I{ROOT / 'src'}", f"-I{ROOT / 'include'}", "-DNDEBUG", "-DVIGIL_HAS_LIBDW=0",
          "-DBOOST_ASIO_SEPARATE_COMPILATION", "-DBOOST_ASIO_DISABLE_VISIBILITY"]
 # Others' sources, which are compiled without warnings everywhere.
-FOREIGN = {"src/io/asio.cpp", "src/io/asio_ssl.cpp", "src/inspect/boost_json.cpp"}
+FOREIGN = {"src/io/asio.cpp", "src/tls/asio_ssl.cpp", "src/inspect/boost_json.cpp"}
 
 
 def main():

@@ -4,7 +4,7 @@
 // run, so that a case fails instead of hanging.
 #pragma once
 
-#include "sched/worker/scheduler.hpp"
+#include "core/sched/worker/scheduler.hpp"
 
 #include <cstddef>
 #include <cstdio>

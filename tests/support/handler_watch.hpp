@@ -1,9 +1,9 @@
 // A watch that runs code on a worker's own stack, as the handlers of an io_context do.
 #pragma once
 
-#include "base/clock_source.hpp"
-#include "sched/idle/watch.hpp"
-#include "sched/worker/scheduler.hpp"
+#include "core/base/clock_source.hpp"
+#include "core/sched/idle/watch.hpp"
+#include "core/sched/worker/scheduler.hpp"
 
 #include <algorithm>
 #include <functional>

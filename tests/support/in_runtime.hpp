@@ -11,9 +11,9 @@
 // thread-locals, and fibers migrate.
 #pragma once
 
-#include "base/random.hpp"
-#include "machine/stack.hpp"
-#include "runtime/runtime_core.hpp"
+#include "core/base/random.hpp"
+#include "core/machine/stack.hpp"
+#include "core/runtime/runtime_core.hpp"
 #include "support/note.hpp"
 #include "support/running_seed.hpp"
 

@@ -3,12 +3,12 @@
 // and goes on while its run does is a mistake of the search, and ends the program. Each
 // one that is certain is written to VIGIL_LEAK_GATE, a file, once; tools/leak_gate.py
 // compares that with the list of the tests that leave fibers which wait for ever.
+#include "core/machine/detached_thread.hpp"
+#include "core/machine/process_threads.hpp"
+#include "core/sched/report/fiber_snapshot.hpp"
+#include "core/sched/worker/running_runtimes.hpp"
+#include "core/sched/worker/scheduler.hpp"
 #include "inspect/stuck_fibers.hpp"
-#include "machine/detached_thread.hpp"
-#include "machine/process_threads.hpp"
-#include "sched/report/fiber_snapshot.hpp"
-#include "sched/worker/running_runtimes.hpp"
-#include "sched/worker/scheduler.hpp"
 
 #include <vigil/inspect.hpp>
 

@@ -1,7 +1,7 @@
 // A thread is listed for a moment after its end, even if it was joined.
 #pragma once
 
-#include "machine/process_threads.hpp"
+#include "core/machine/process_threads.hpp"
 
 #include <chrono>
 #include <cstddef>

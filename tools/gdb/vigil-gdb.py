@@ -10,7 +10,7 @@
   info tasks                  every task: as fibers, and the functions of its coroutines
 
 The program needs no debug information, only its symbols: the text `vigil_debug_layout` in
-it says where everything is (src/base/debug_layout.hpp). Fibers are found in the table of
+it says where everything is (src/core/base/debug_layout.hpp). Fibers are found in the table of
 stacks. Nothing in the process is changed, neither memory nor registers: an unwinder lets
 frame 0 of the selected thread be followed by the frames of the selected fiber.
 """

@@ -8,7 +8,7 @@ lldb unwinds from the registers of a thread alone. So each fiber that is off its
 shown to it as a thread (a plugin for operating systems, whose threads are in memory):
 `bt`, `up` and `frame` work on it, in a process and in a core, and nothing in the process
 is changed. The text `vigil_debug_layout` in the program says where everything is
-(src/base/debug_layout.hpp); debug information is not needed.
+(src/core/base/debug_layout.hpp); debug information is not needed.
 """
 import re
 import struct

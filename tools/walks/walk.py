@@ -67,7 +67,7 @@ A function stands where it is first called, indented by its depth on its stack, 
 file; it is not repeated when it is called again, nor are instances of one template. Left
 out are
 
-- functions of `src/base/` and of the headers in `include/vigil/detail/` that have no
+- functions of `src/core/base/` and of the headers in `include/vigil/detail/` that have no
   counterpart elsewhere: durations, words, locks, lists, the clock;
 - functions of at most two statements that call nothing that is listed: accessors.
 
@@ -190,7 +190,7 @@ class Walk:
                 self.callees.setdefault(caller, set()).add(callee)
 
         def is_vocabulary(path):
-            return path.startswith("src/base/") or (
+            return path.startswith("src/core/base/") or (
                 "/detail/" in path and path.startswith("include/") and part_of(path) not in named)
 
         entered = {stack[0] for stack in calls if stack}

@@ -92,7 +92,7 @@ class callback {
   }
 
  private:
-  friend struct debug_layout;  // src/base/debug_layout.hpp
+  friend struct debug_layout;  // src/core/base/debug_layout.hpp
 
   template <class T>
   static T& inline_target(void* storage) noexcept {

@@ -11,7 +11,7 @@
 namespace VIGIL_DETAIL {
 
 // The functions poll, enqueue, retract and others of one kind of case;
-// src/sched/wait/case_table.hpp.
+// src/core/sched/wait/case_table.hpp.
 struct case_table;
 
 // One case of a select, during the call.

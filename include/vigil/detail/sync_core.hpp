@@ -14,7 +14,7 @@ namespace VIGIL_DETAIL {
 struct queued_wait;
 struct core_access;  // wait_cases.hpp
 
-// The waiters for one thing, first come, first served. src/sync/wait_queue.hpp.
+// The waiters for one thing, first come, first served. src/core/sync/wait_queue.hpp.
 struct wait_queue : birth {
   constexpr wait_queue(const site& from) noexcept : birth(from) {}
 
@@ -23,10 +23,10 @@ struct wait_queue : birth {
   queued_wait* last = nullptr;
 };
 
-// Locks are counted as the calls of src/sched/worker/turn_budget.hpp are, but a lock that
-// finds its mutex free knows no fiber. So the unlocks count, and each so many leave the
-// mutex `due`, free but for fast paths, for a lock that comes to the library and is
-// counted for all. src/sync/lock_turns.hpp
+// Locks are counted as the calls of src/core/sched/worker/turn_budget.hpp are, but a lock
+// that finds its mutex free knows no fiber. So the unlocks count, and each so many leave
+// the mutex `due`, free but for fast paths, for a lock that comes to the library and is
+// counted for all. src/core/sync/lock_turns.hpp
 inline constexpr int locks_until_due = 64;
 
 struct mutex_core {
@@ -36,7 +36,7 @@ struct mutex_core {
   static constexpr std::uint32_t due = 4;    // nobody holds it or waits
   static constexpr std::uint32_t fresh = 8;  // with due alone: no lock has been left out yet
 
-  // 0 means free, with no waiters. src/sync/mutex.cpp has the other bits.
+  // 0 means free, with no waiters. src/core/sync/mutex.cpp has the other bits.
   std::atomic<std::uint32_t> word{due | fresh};
   int until_due = 0;  // in unlocks; the holder's
   wait_queue queue;
@@ -45,7 +45,7 @@ struct mutex_core {
 };
 
 // Why each lock comes to the library: 0 by default, otherwise `any` and a sum of the
-// others (src/sync/lock_watch.hpp). No mutex ever has such a word, since one that is
+// others (src/core/sync/lock_watch.hpp). No mutex ever has such a word, since one that is
 // fresh is due. So a fast path that expects it, in place of 0, needs no other look.
 struct lock_watch {
   static constexpr std::uint32_t any = mutex_core::fresh;

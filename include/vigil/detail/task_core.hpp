@@ -15,7 +15,7 @@
 namespace VIGIL_DETAIL {
 
 class selecting;
-class task_core;  // src/task/task_core.hpp
+class task_core;  // src/core/task/task_core.hpp
 enum class outcome : std::uint8_t;
 enum class wait_reason : std::uint8_t;
 
@@ -105,8 +105,8 @@ class VIGIL_API task_wait {
   class own_coroutine;
 
   // How far the wait has come. `late`: it begins after other tasks, since the count of
-  // the turn has run out (src/sched/worker/turn_budget.hpp). `failed`: so it has begun,
-  // and has thrown.
+  // the turn has run out (src/core/sched/worker/turn_budget.hpp). `failed`: so it has
+  // begun, and has thrown.
   enum class state : std::uint8_t { none, late, taken, open, failed };
 
   context_part* under() const noexcept { return is_select_ ? context_of_select() : one_context_; }

@@ -71,10 +71,10 @@ VIGIL_API void release(cancel_node* node) noexcept;
 
 // kept_limit: keeps the node of a limit alive. A limit itself does not: its context
 // exists when a call begins, but may go as soon as the caller has waited or has run a
-// function of the user's. So each wait has a `caller` (src/sched/call/caller.hpp), which
-// keeps the node while it lives and looks at the node afterwards. A call that has several
-// waits, or runs a function before one, keeps the node around all of them, by one caller,
-// one kept_limit, or a context of its own.
+// function of the user's. So each wait has a `caller` (src/core/sched/call/caller.hpp),
+// which keeps the node while it lives and looks at the node afterwards. A call that has
+// several waits, or runs a function before one, keeps the node around all of them, by one
+// caller, one kept_limit, or a context of its own.
 class kept_limit {
  public:
   explicit kept_limit(const wait_limit& l) noexcept

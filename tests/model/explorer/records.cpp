@@ -1,6 +1,6 @@
 // Replaces base/record_pool.cpp: no record is used twice in a run, so the use of one that
 // was given back is found.
-#include "base/record_pool.hpp"
+#include "core/base/record_pool.hpp"
 
 #include <new>
 

@@ -1,8 +1,8 @@
 // Replaces the stacks of machine: plain memory, none used twice in a run. Guards, and the
 // report of an overflow, are not covered here.
+#include "core/machine/overflow.hpp"
+#include "core/machine/stack.hpp"
 #include "explorer/engine.hpp"
-#include "machine/overflow.hpp"
-#include "machine/stack.hpp"
 
 #include <vigil/detail/config.hpp>
 

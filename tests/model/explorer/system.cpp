@@ -1,5 +1,5 @@
 // The system around the program: futex, clock, threads and mutexes.
-#include "base/futex.hpp"
+#include "core/base/futex.hpp"
 #include "explorer/engine.hpp"
 #include "explorer/original.hpp"
 

@@ -1,0 +1,58 @@
+// queue_delays: how long fibers that are ready wait for a worker, of one fiber in 64. A
+// look at the clock for each would cost as much as the switch.
+//
+// A worker has one: it stamps fibers that become ready on it, and notes those that it
+// runs, whichever worker has stamped them. On virtual time nothing is timed. It also
+// tells the flight recorder of each fiber that becomes ready: one look serves both.
+#pragma once
+
+#include "core/base/clock_source.hpp"
+#include "core/sched/fiber/fiber.hpp"
+#include "core/sched/queue/delay_counters.hpp"
+#include "core/sched/record/event_log.hpp"
+
+#include <vigil/stats.hpp>
+
+#include <utility>
+
+namespace VIGIL_DETAIL {
+
+class queue_delays {
+ public:
+  queue_delays(event_log& log, bool is_virtual) noexcept
+      : log_(log), is_virtual_(is_virtual), unseen_(log.is_on() ? 1 : timed_of) {}
+
+  // f has become ready. Caller: before it is queued.
+  void begin(fiber& f) noexcept {
+    if (--unseen_ == 0) [[unlikely]]
+      look_at(f);
+  }
+
+  // f is about to run.
+  void end(fiber& f) noexcept {
+    if (f.queued_at != 0) [[unlikely]]
+      counters_.note(monotonic_now() - std::exchange(f.queued_at, 0));
+  }
+
+  void add_stats(delay_histogram& h) const noexcept { counters_.add_stats(h); }
+
+ private:
+  static constexpr unsigned timed_of = 64;
+
+  [[gnu::noinline]] void look_at(fiber& f) noexcept {
+    const bool recorded = log_.is_on();
+    if (recorded) log_.write(event_kind::ready, f.identity.id);
+    unseen_ = recorded ? 1 : timed_of;
+    if (recorded && --untimed_ != 0) return;
+    untimed_ = timed_of;
+    if (!is_virtual_) f.queued_at = monotonic_now();
+  }
+
+  event_log& log_;
+  const bool is_virtual_;
+  unsigned unseen_;              // fibers up to the next look
+  unsigned untimed_ = timed_of;  // ... and to the next one that is timed, if all are seen
+  delay_counters counters_;
+};
+
+}  // namespace VIGIL_DETAIL

@@ -1,0 +1,57 @@
+// The dump: every fiber and every running runtime of the process, in text. It walks the
+// table of stacks and reads control blocks racing with their owners, so a line is a
+// snapshot and may mix two moments. It works even if every worker is stuck.
+#pragma once
+
+#include "core/machine/stack.hpp"
+#include "core/sched/report/dump_writer.hpp"
+#include "core/sched/report/fiber_snapshot.hpp"
+
+#include <vigil/detail/callable.hpp>
+#include <vigil/detail/config.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace VIGIL_DETAIL {
+
+class scheduler;
+class worker;
+
+// More fibers than anybody reads; the rest are only counted.
+inline constexpr std::size_t fibers_shown_at_most = 10'000;
+
+// The code that writes a dump: a signal handler, or code that may hold any lock; or any
+// other.
+enum class dump_place : std::uint8_t { handler, program };
+
+// Writes every fiber and every running runtime. Async-signal-safe with
+// dump_place::handler and a writer to a descriptor: then it takes no lock and allocates
+// nothing.
+void process_dump(dump_writer& out, dump_place place) noexcept;
+void process_dump(int descriptor, dump_place place) noexcept;
+
+// The part of it that needs nothing from an extension: the runtimes, and with them the
+// fibers and tasks if nobody else has written them. Async-signal-safe.
+VIGIL_FOR_IO void process_dump_rest(dump_writer& out, bool with_fibers) noexcept;
+
+// Writes the running fibers of one runtime alone. Not in a signal handler.
+void process_dump_running(int descriptor, const scheduler& s) noexcept;
+
+// Copies the fiber that w runs at this moment. False if there is none, or another one by
+// now. Not in a signal handler.
+bool snapshot_of_running(const worker& w, fiber_snapshot& s) noexcept;
+
+// Writes what keeps each running runtime from its end. Not async-signal-safe: it takes
+// locks.
+void process_list_holders(dump_writer& out) noexcept;
+
+// Writes the line of one fiber or task, with its end. `object` writes which object it
+// waits for, to follow the reason. Async-signal-safe if that is.
+VIGIL_FOR_IO void dump_fiber(dump_writer& out, const fiber_snapshot& s, call_ref object) noexcept;
+
+// Writes "fiber 12 (name)" for the fiber on this stack, or "" if there is none. Returns
+// the setting that decides how large the stack is. Async-signal-safe.
+const char* describe_fiber(const stack& where, char* text, std::size_t size) noexcept;
+
+}  // namespace VIGIL_DETAIL

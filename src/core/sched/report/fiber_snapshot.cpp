@@ -1,0 +1,127 @@
+#include "core/sched/report/fiber_snapshot.hpp"
+
+#include "core/base/atomic.hpp"
+#include "core/base/clock_source.hpp"
+#include "core/base/thread_annotations.hpp"
+#include "core/machine/sanitizer.hpp"
+#include "core/sched/report/dump.hpp"
+#include "core/sched/worker/running_runtimes.hpp"
+#include "core/sched/worker/scheduler.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace VIGIL_DETAIL {
+namespace {
+
+// Copies the block as it is at this moment, each word read once: no pointer is torn.
+VIGIL_NO_SANITIZE_THREAD void copy_block(const fiber& from, std::byte* to) noexcept {
+  using word [[gnu::may_alias]] = std::uint64_t;
+  static_assert(sizeof(fiber) % sizeof(word) == 0 && alignof(fiber) >= alignof(word));
+  const auto* const words = reinterpret_cast<const volatile word*>(&from);
+  for (std::size_t i = 0; i < sizeof(fiber) / sizeof(word); ++i) {
+    const word one = words[i];
+    std::memcpy(to + i * sizeof one, &one, sizeof one);
+  }
+}
+
+// Reads a word of a block that its constructor may be writing at this moment. The second
+// look at the magic word finds that out, which ThreadSanitizer cannot know: it must not
+// see this read.
+#if VIGIL_TSAN && !defined(VIGIL_MODEL)
+template <class T>
+VIGIL_NO_SANITIZE_THREAD T look_at(const atomic<T>& word) noexcept {
+  const T value = *reinterpret_cast<const volatile T*>(&word);
+  order_plain_memory();
+  return value;
+}
+#else
+template <class T>
+T look_at(const atomic<T>& word) noexcept {
+  return word.load(order::acquire);  // ordering: as the caller says
+}
+#endif
+
+// Finds the worker that runs the fiber, and since when.
+void look_at_run(const scheduler& of, const fiber& f, fiber_snapshot& s) noexcept {
+  for (const auto& w : of.workers()) {
+    if (current_of(*w) != &f) continue;
+    s.thread = w->kernel_thread.load();
+    run_bounds::span ran;
+    if (w->has_run_for(ran)) s.ran = ran;
+    return;
+  }
+}
+
+}  // namespace
+
+// Read once, while it may be written.
+VIGIL_NO_SANITIZE_THREAD const fiber* current_of(const worker& w) noexcept {
+  return *const_cast<fiber* const volatile*>(&w.current);
+}
+
+bool take_snapshot(const stack& where, fiber_snapshot& s) noexcept {
+  const fiber& block = *control_block(where);
+  alignas(fiber) std::byte room[sizeof(fiber)];
+  // Both before the block: if the fiber was off its stack then, and has not run at the
+  // end (is_unmoved), all in between is of one moment. Pairs with worker::about_to_run()
+  // and the stores in worker::after().
+  s.runs = look_at(block.runs);
+  s.state = look_at(block.state);
+  copy_block(block, room);
+  const auto* const f = reinterpret_cast<const fiber*>(room);
+  if (f->magic.load() != fiber::live_magic) return false;
+  static_cast<fiber_identity&>(s) = f->identity;
+  s.name[sizeof s.name - 1] = '\0';
+  s.role = f->role;
+  s.reason = f->present.reason.load();
+  s.object = f->present.object.load();
+  s.ends_with = f->present.ends_with.load();
+  s.since = f->present.since.load();
+  s.until = f->present.until.load();
+  s.pinned = f->pinned != nullptr;
+  s.in_callback = f->callback.load() != nullptr;
+  s.stopped = f->stop_flag.load();
+  s.resumes_at = f->side.resumes_at();
+  // The runtime may have gone while a handle keeps the fiber: its address is only
+  // compared.
+  s.sched = f->sched;
+  const bool runs_now = f->sched != nullptr && slot_with(f->sched) != nullptr;
+  s.now = runs_now ? f->sched->clock.now() : monotonic_now();
+  if (runs_now && s.state == fiber_state::running) look_at_run(*f->sched, block, s);
+  // The fiber may have begun or ended meanwhile, so the magic word is read once more.
+  return s.file != nullptr && look_at(block.magic) == fiber::live_magic;
+}
+
+namespace {
+
+// Read while it may be written.
+VIGIL_NO_SANITIZE_THREAD std::uint64_t id_of(const fiber& f) noexcept {
+  return *const_cast<const volatile std::uint64_t*>(&f.identity.id);
+}
+
+// Read while it may be written.
+VIGIL_NO_SANITIZE_THREAD bool is_measured_now(const fiber& f) noexcept {
+  return *const_cast<const volatile bool*>(&f.own_stack.is_measured);
+}
+
+}  // namespace
+
+bool is_measured(const stack& where) noexcept {
+  return is_measured_now(*control_block(where));
+}
+
+bool has_id(const stack& where, std::uint64_t id) noexcept {
+  return id_of(*control_block(where)) == id;
+}
+
+bool is_unmoved(const stack& where, const fiber_snapshot& s) noexcept {
+  // Pairs with worker::about_to_run(): if a byte that was read was written after a switch
+  // to the fiber, the count of that switch is seen here.
+  order_plain_memory();
+  const fiber& f = *control_block(where);
+  return look_at(f.runs) == s.runs && look_at(f.magic) == fiber::live_magic && id_of(f) == s.id;
+}
+
+}  // namespace VIGIL_DETAIL
