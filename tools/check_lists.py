@@ -6,9 +6,9 @@ pages       README.md and docs/guide/first-steps.md link every page of the guide
             links, every page of docs/internals and docs/decisions
 headers     a public header is included by vigil/vigil.hpp or vigil/io.hpp, or stands in
             the table of first-steps.md; what that table names exists
-libraries   pkg-config's names in src/meson.build are those of meson's subprojects, of
-            vigil.wrap, of the links in share, of CMake's two lists of targets, of the
-            packaging test, and of README.md's table, with their components
+libraries   pkg-config's names in src/meson.build are those of src/'s folders, of meson's
+            subprojects, of vigil.wrap, of CMake's two lists of targets, of the packaging
+            test, and of README.md's table, with their components
 names       a library, a component or a target that a page names is one of these
 """
 import re
@@ -71,6 +71,10 @@ def check_headers():
     expect_same(alone, named, page, "the header")
 
 
+def library_of(folder):
+    return "vigil" if folder == "core" else "vigil-" + folder.replace("_", "-")
+
+
 def check_libraries():
     """Returns the names of the libraries, and their components."""
     meson = text_of("src/meson.build")
@@ -82,8 +86,9 @@ def check_libraries():
     lists = {
         "src/meson.build, override_dependency":
             re.findall(r"override_dependency\('([\w-]+)'", meson),
-        "src/meson.build, links in share":
-            re.findall(r"^    '(vigil[\w-]*)': (?:true|build_\w+),$", meson, re.M),
+        "src/": [library_of(p.name) for p in (ROOT / "src").iterdir() if p.is_dir()],
+        "meson.build, libraries":
+            [library_of(x) for x in re.findall(r"^  '(\w+)': (?:true|build_\w+),$", text_of("meson.build"), re.M)],
         "vigil.wrap": re.search(r"^dependency_names = (.*)$", text_of("vigil.wrap"), re.M)[1].split(", "),
         "CMakeLists.txt": re.findall(r"^ *vigil_library\(([\w-]+) ", text_of("CMakeLists.txt"), re.M),
         "cmake/vigil-config.cmake.in": re.findall(r"^ *_vigil_library\(\w+ ([\w-]+)", config, re.M),

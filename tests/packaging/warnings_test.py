@@ -14,14 +14,14 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 ROOT, COMPILER = Path(sys.argv[1]), sys.argv[2:]
 sys.path.insert(0, str(ROOT / "tools"))
-from check_sources import cmake_lists  # noqa: E402
+from check_sources import lines_of  # noqa: E402
 
 OTHERS = ["g++"] if any("clang" in word for word in COMPILER) else ["clang++-14", "clang++"]
 FLAGS = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow",
          f"-I{ROOT}", f"-I{ROOT / 'src'}", f"-I{ROOT / 'include'}", "-DNDEBUG", "-DVIGIL_HAS_LIBDW=0",
          "-DBOOST_ASIO_SEPARATE_COMPILATION", "-DBOOST_ASIO_DISABLE_VISIBILITY"]
 # Others' sources, which are compiled without warnings everywhere.
-FOREIGN = {"src/io/asio.cpp", "src/tls/asio_ssl.cpp", "src/inspect/boost_json.cpp"}
+FOREIGN = {"asio.cpp", "asio_ssl.cpp", "boost_json.cpp"}
 
 
 def main():
@@ -29,11 +29,13 @@ def main():
     if other is None:
         print(f"skipped: {' or '.join(OTHERS)} is not installed")
         return 77
-    faults, lists = [], (ROOT / "CMakeLists.txt").read_text()
-    for name, files in cmake_lists(lists).items():
-        if not name.endswith("_sources"):
-            continue
-        text = "".join(f'#include "{file}"\n' for file in sorted(files - FOREIGN, key=lists.index))
+    faults = []
+    for sources in sorted((ROOT / "src").glob("*/sources.txt")):
+        name = sources.parent.name
+        files = lines_of(sources)
+        alone = {p.relative_to(sources.parent).as_posix() for p in sources.parent.rglob("*.cpp")} - {*files}
+        text = "".join(f'#include "src/{name}/{file}"\n' for file in [*files, *sorted(alone)]
+                       if file not in FOREIGN)
         done = subprocess.run([other, *FLAGS, "-x", "c++", "-"], input=text, capture_output=True,
                               text=True, check=False)
         if done.returncode != 0 or "warning:" in done.stderr:
