@@ -8,10 +8,12 @@ headers     a public header is included by vigil/vigil.hpp or vigil/io.hpp, or s
             the table of first-steps.md; what that table names exists
 libraries   pkg-config's names in src/meson.build are those of src/'s folders, of meson's
             subprojects, of vigil.wrap, of CMake's two lists of targets, of the packaging
-            test, and of README.md's table, with their components
+            test, of ARCHITECTURE.md's tree, and of README.md's table, with their components
+tree        ARCHITECTURE.md's tree has the folders of the first two levels
 names       a library, a component or a target that a page names is one of these
 """
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -75,6 +77,28 @@ def library_of(folder):
     return "vigil" if folder == "core" else "vigil-" + folder.replace("_", "-")
 
 
+def tree_of(page):
+    found = re.search(r"<!-- tree -->\n```\n(.*?)```", text_of(page), re.S)
+    return found[1] if found else ""
+
+
+def check_tree():
+    """A folder stands there if git knows a file in it."""
+    try:
+        done = subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return
+    if not done.stdout:
+        return  # an unpacked archive, perhaps within another repository
+    wanted = {"/".join(parts[:n]) for parts in (line.split("/") for line in done.stdout.splitlines())
+              for n in (1, 2) if len(parts) > n}
+    named, above = set(), ""
+    for indent, folder in re.findall(r"^( *)([.\w]+)/", tree_of("ARCHITECTURE.md"), re.M):
+        above = above if indent else folder
+        named.add(f"{above}/{folder}" if indent else folder)
+    expect_same(wanted, named, "ARCHITECTURE.md, the tree", "the folder")
+
+
 def check_libraries():
     """Returns the names of the libraries, and their components."""
     meson = text_of("src/meson.build")
@@ -89,6 +113,8 @@ def check_libraries():
         "src/": [library_of(p.name) for p in (ROOT / "src").iterdir() if p.is_dir()],
         "meson.build, libraries":
             [library_of(x) for x in re.findall(r"^  '(\w+)': (?:true|build_\w+),$", text_of("meson.build"), re.M)],
+        "ARCHITECTURE.md, the tree":
+            re.findall(r"^  \w+/ +(vigil[\w-]*):", tree_of("ARCHITECTURE.md"), re.M),
         "vigil.wrap": re.search(r"^dependency_names = (.*)$", text_of("vigil.wrap"), re.M)[1].split(", "),
         "CMakeLists.txt": re.findall(r"^ *vigil_library\(([\w-]+) ", text_of("CMakeLists.txt"), re.M),
         "cmake/vigil-config.cmake.in": re.findall(r"^ *_vigil_library\(\w+ ([\w-]+)", config, re.M),
@@ -120,6 +146,7 @@ def check_names(libraries, components):
 def main():
     check_pages()
     check_headers()
+    check_tree()
     check_names(*check_libraries())
     print("\n".join(faults) or "each list is whole")
     return 1 if faults else 0
