@@ -37,8 +37,7 @@ struct fiber_options {
 
 // fiber<R>: the handle of a spawned fiber, and the right to its result. Can be moved. If
 // it was neither joined nor detached, the destructor asks the fiber to stop and waits for
-// it, so the fiber never outlives the scope that started it. In a forked child, which has
-// none of its parent's fibers, the destructor does nothing.
+// it, so the fiber never outlives the scope that started it.
 //
 // Thread safety: a handle may be used by one fiber or thread at a time; different handles
 // are independent. A handle may outlive its runtime, whose fibers have all ended.

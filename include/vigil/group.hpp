@@ -64,8 +64,7 @@ class group {
 
   // Cancels the context, asks all fibers to stop and waits for them; nothing ends that
   // wait early. Errors that no wait() has thrown are dropped. Does nothing during
-  // std::exit on a fiber of the group, because that fiber never ends, and in a child that
-  // was forked while a runtime ran, because that has none of the group's fibers.
+  // std::exit on a fiber of the group, because that fiber never ends.
   ~group() { end(); }
 
   // Starts f on a fiber. f takes the group's context (const context&), or nothing; its

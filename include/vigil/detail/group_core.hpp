@@ -26,8 +26,7 @@ struct done_result {
 
 VIGIL_API group_core* make_group(const context& parent, std::size_t limit, const site& from);
 // Also destroys the group. Returns false, having done nothing, during std::exit on one of
-// its fibers, which run on, and in a forked child, which has none.
-// Waits: throws nothing.
+// its fibers, which run on. Waits: throws nothing.
 VIGIL_API bool stop_and_join(group_core* g) noexcept;
 VIGIL_API const context& context_of(const group_core* g) noexcept;
 // Takes a place within the limit for a fiber. Returns false if the context is done and

@@ -125,7 +125,7 @@ struct initiate_lookup {
 // the 32 threads until getaddrinfo returns, which the system decides (resolv.conf(5): 5 s
 // for each try by default). The end of a run, or of the program, waits for none. During a
 // look-up on_deadlock::automatic only warns of a deadlock, and a forked child may only
-// call exec.
+// call exec or _exit.
 //
 // Waits on a fiber (the token): throws stopped, wrong_place, boost::system::system_error,
 // std::bad_alloc.

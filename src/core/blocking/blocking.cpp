@@ -1,7 +1,6 @@
 // The functions that the templates of blocking.hpp call.
 #include "core/base/clock_source.hpp"
 #include "core/blocking/side_pool.hpp"
-#include "core/machine/process_state.hpp"
 #include "core/sched/call/caller.hpp"
 #include "core/sched/run_core.hpp"
 
@@ -53,7 +52,6 @@ bool leave(std::unique_ptr<side_job>& job, owned_record& record) noexcept {
 
 bool goes_to_side_pool(const wait_limit& limit) {
   const bool on_fiber = detail::current_fiber() != nullptr;
-  if (!on_fiber) detail::process_check_fork("vigil::blocking");
   detail::caller self(limit);
   if (self.may_not_wait()) self.refuse("blocking");
   if (limit.cancelled_by != nullptr && limit.cancelled_by->is_done())

@@ -163,8 +163,7 @@ const std::shared_ptr<weak_context>& cancel_context::weak() {
 void cancel_context::arm(nanos at, std::exception_ptr cause) {
   timer_service& service = current_service(
       "with_deadline",
-      "a context with a deadline needs a runtime's timer, and this thread has no runtime; make it "
-      "on a fiber, or use with_cancel");
+      "a context with a deadline needs the timers of one; make it on a fiber, or use with_cancel");
   // The function is the library's, but the waits and functions that it ends may destroy
   // the user's objects: so it is a callback, for a fiber.
   const auto passed = [link = weak(), cause] { link->cancel(cancel_state::timed_out, cause); };

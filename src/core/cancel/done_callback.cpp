@@ -109,8 +109,7 @@ done_registration* after_func(context_core* c, callback f, const site& from) {
   if (!f) throw_empty_function("vigil::after_func");
   timer_service& service = current_service(
       "after_func",
-      "this thread has no runtime to run the function in; call it on a fiber. On a plain thread "
-      "wait for the context's done(), or use stop_token_of");
+      "call it on a fiber. On a plain thread wait for the context's done(), or use stop_token_of");
   timer_record* const record = service.make_record(std::move(f), 0, false, from);
   done_registration* made = nullptr;
   try {

@@ -248,9 +248,6 @@ group_core* make_group(const context& parent, std::size_t limit, const site& fro
 }
 
 bool stop_and_join(group_core* g) noexcept {
-  // After a fork: its fibers stayed in the parent, with the thread that may have held its
-  // lock.
-  if (detail::process_lacks_threads()) return false;
   // std::exit on a fiber of the group: it does not return, and so the fiber never ends.
   if (process_is_exiting() && g->runs(current_fiber())) return false;
   g->cancel(nullptr);

@@ -44,7 +44,7 @@ class clock_sleep final : private clock_follower {
 };
 
 const std::shared_ptr<clock_hub>& hub_here(const char* call) {
-  timer_service& service = current_service(call, "this thread has no runtime; call it on a fiber");
+  timer_service& service = current_service(call, "call it on a fiber");
   return clock_hub::of(*service.sched());
 }
 

@@ -56,10 +56,9 @@ void timeout_core::drop_function(timeout_function* f) noexcept {
 }
 
 timer_service& timeout_core::service_here(const char* call) {
-  return current_service(
-      call,
-      "this thread has no runtime; make the list on a fiber. Entries may be added, touched and "
-      "removed from any thread");
+  return current_service(call,
+                         "make the list on a fiber. Entries may be added, touched and "
+                         "removed from any thread");
 }
 
 timeout_core& timeout_core::make(const char* call,

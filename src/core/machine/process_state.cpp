@@ -16,14 +16,11 @@ void process_check_fork(const char* call) noexcept {
   if (forked.load()) {
     fatal(
         "%s in a forked child: the threads of the library stayed in the parent. After fork() call "
-        "exec, or fork while no runtime runs and no thread of a side pool is there (before the "
+        "exec or _exit, or fork while no runtime runs and no thread of a side pool is there "
+        "(before the "
         "first vigil::run, for example)",
         call);
   }
-}
-
-bool process_lacks_threads() noexcept {
-  return forked.load();
 }
 
 void process_note_fork() noexcept {

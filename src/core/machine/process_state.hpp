@@ -1,8 +1,9 @@
 // Whether the library may still be used after fork() or std::exit.
 //
 // A child has only the thread that forked. So a child that is forked while a thread of
-// the library is there (process_fork.hpp) may not use the library: each call that would
-// ends the program with a message. A child that is forked while there is none may.
+// the library is there (process_fork.hpp) may exec or _exit: a wait, and each call that
+// needs a runtime, ends it with a message. A child that is forked while there is none may
+// use all of the library.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -12,9 +13,7 @@ namespace VIGIL_DETAIL {
 // Ends the program in a child that lacks threads.
 VIGIL_FOR_IO void process_check_fork(const char* call) noexcept;
 
-// Whether this is a child that lacks threads.
-bool process_lacks_threads() noexcept;
-// Notes that it is.
+// Notes that this is one.
 void process_note_fork() noexcept;
 
 // Whether std::exit has been called, or this is a child that lacks threads: objects with

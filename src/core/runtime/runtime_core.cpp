@@ -222,6 +222,7 @@ runtime_stats stats() {
 }
 
 detail::scheduler& runtime::sched() noexcept {
+  detail::process_check_fork("a call of vigil::runtime");
   return core_->sched;
 }
 

@@ -169,12 +169,8 @@ task_core* start_task(std::coroutine_handle<> outermost,
                       bool detached,
                       const site& from) {
   scheduler* const s = current_scheduler();
-  if (s == nullptr) {
-    process_check_fork("vigil::spawn of a task");
-    throw wrong_place(
-        "vigil::go, vigil::spawn: this thread has no runtime; start the task on a fiber or in a "
-        "task");
-  }
+  if (s == nullptr)
+    refuse_without_runtime("vigil::go, vigil::spawn", "start the task on a fiber or in a task");
   return task_service::of(*s).start(outermost, frame, detached, from);
 }
 
@@ -256,7 +252,7 @@ void let_go(task_core* t, bool joined) noexcept {
 
 void stop_and_join(task_core* t) noexcept {
   if (!has_ended(*t)) {
-    if (detail::process_lacks_threads()) return;
+    detail::process_check_fork("the end of a joining handle");
     t->request_stop();
     if (t == task_of_caller()) {
       t->fatal_here(

@@ -1,4 +1,3 @@
-#include "core/machine/process_state.hpp"
 #include "core/sched/worker/turn_budget.hpp"
 #include "core/time/timer_channel.hpp"
 #include "core/timer/timer_service.hpp"
@@ -19,7 +18,7 @@ namespace {
 timer_service& service_here(const char* call) {
   return current_service(
       call,
-      "this thread has no runtime; call it on a fiber. From a plain thread use "
+      "call it on a fiber. From a plain thread use "
       "runtime::after_func, or bound a wait on a channel with recv_for or on_timeout");
 }
 
@@ -65,7 +64,6 @@ timer_record* after_func(std::int64_t delay, callback f, const site& from) {
 
 timer_record* after_func_in(scheduler& sched, std::int64_t delay, callback f, const site& from) {
   if (!f) throw_empty_function("vigil::runtime::after_func");
-  process_check_fork("vigil::runtime::after_func");
   timer_service& service = service_of(sched);
   return make_in(service, delay, 0, false, std::move(f), from);
 }

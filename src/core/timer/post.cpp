@@ -1,5 +1,4 @@
 // post and defer: callbacks that are due at once. callback_queue.hpp says when they run.
-#include "core/machine/process_state.hpp"
 #include "core/timer/timer_service.hpp"
 
 #include <vigil/detail/fiber_core.hpp>
@@ -74,16 +73,12 @@ timer_record* post_in(
 timer_record* post(callback f, const site& from, bool with_handle) {
   if (!f) throw_empty_function("vigil::post");
   scheduler* const s = current_scheduler();
-  if (s == nullptr) {
-    process_check_fork("vigil::post");
-    throw wrong_place("vigil::post: this thread has no runtime; use runtime::post there");
-  }
+  if (s == nullptr) refuse_without_runtime("vigil::post", "use runtime::post there");
   return post_in(*s, std::move(f), from, with_handle);
 }
 
 timer_record* post_to(scheduler& sched, callback f, const site& from, bool with_handle) {
   if (!f) throw_empty_function("vigil::runtime::post");
-  process_check_fork("vigil::runtime::post");
   return post_in(sched, std::move(f), from, with_handle);
 }
 

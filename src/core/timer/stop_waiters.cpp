@@ -1,7 +1,6 @@
 #include "core/timer/stop_waiters.hpp"
 
 #include "core/base/clock_source.hpp"
-#include "core/machine/process_state.hpp"
 #include "core/sched/call/caller.hpp"
 #include "core/sched/wait/wake_list.hpp"
 #include "core/sched/worker/worker.hpp"
@@ -129,7 +128,6 @@ bool stop_waiters::wait(timer_record& t, const wait_limit& limit, const char* ca
   const bool may_give_up = gives_up_at < limit.as_deadline();
   caller self(may_give_up ? limit.until(gives_up_at) : limit);
   if (!in_handler && self.may_not_wait()) self.refuse(call);
-  if (!self.is_fiber()) process_check_fork(call);  // before the lock
   entry mine;
   mine.timer = &t;
   lock_.lock();

@@ -1,7 +1,5 @@
 #include "core/timer/timer_service.hpp"
 
-#include "core/machine/process_state.hpp"
-
 #include <vigil/error.hpp>
 
 #include <iterator>
@@ -137,8 +135,7 @@ void timer_service::end() noexcept {
 
 timer_service& current_service(const char* call, const char* advice) {
   if (scheduler* const s = current_scheduler()) return service_of(*s);
-  process_check_fork(call);
-  throw wrong_place((std::string("vigil::") + call + ": " + advice).c_str());
+  refuse_without_runtime(std::string("vigil::") + call, advice);
 }
 
 // --- the deadlines of waits

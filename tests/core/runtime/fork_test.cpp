@@ -3,15 +3,17 @@
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 
-#include <vigil/blocking.hpp>
-#include <vigil/channel.hpp>
 #include <vigil/testing.hpp>
+#include <vigil/vigil.hpp>
 
 #include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include <unistd.h>
 
@@ -20,44 +22,106 @@ using namespace vigil::testing_support;
 using vigil::sleep_for;
 using vigil::spawn;
 
+namespace {
+
+// Calls f in a child, and says which signal has ended it.
+template <class F>
+void fork_and(F&& f) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    f();
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  std::printf("its child: %d\n", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+}
+
+// A call in the child of a program with two workers, and how its end names it.
+struct forbidden {
+  const char* what;
+  const char* named;
+  void (*call)();
+};
+
+const forbidden while_a_run_goes_on[] = {
+    {"go", "vigil::go, vigil::spawn", [] { vigil::go([] {}); }},
+    {"run", "vigil::run", [] { vigil::run([] {}); }},
+    {"a sleep", "sleep_for", [] { sleep_for(1ms); }},
+    {"a timer", "vigil::after_func", [] { vigil::after_func(1ms, [] {}); }},
+    {"post", "vigil::post", [] { vigil::post([] {}); }},
+    {"a receive", "a wait", [] { vigil::make_channel<int>().recv(); }},
+    {"a select",
+     "a wait",
+     [] { vigil::select(vigil::on_recv(vigil::make_channel<int>(), [] {})); }},
+    {"a lock",
+     "a wait",
+     [] {
+       vigil::mutex m;
+       m.lock();
+       m.lock();
+     }},
+};
+
+}  // namespace
+
 TEST_SUITE("fork") {
-  TEST_CASE("child: forks and calls go" * doctest::skip()) {
-    vigil::run(with_workers(2), [] {
-      const pid_t child = ::fork();
-      if (child == 0) {
-        vigil::go([] {});
-        ::_exit(0);
-      }
-      int status = 0;
-      ::waitpid(child, &status, 0);
-      std::printf("its child: %d\n", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+  TEST_CASE("child: forks in a run" * doctest::skip()) {
+    const std::string what = std::getenv("VIGIL_TEST_WHAT");
+    vigil::run(with_workers(2), [&] {
+      for (const forbidden& f : while_a_run_goes_on)
+        if (what == f.what) fork_and(f.call);
     });
   }
 
-  TEST_CASE("child: forks and calls run" * doctest::skip()) {
-    vigil::run(with_workers(2), [] {
-      const pid_t child = ::fork();
-      if (child == 0) {
-        vigil::run([] {});
-        ::_exit(0);
-      }
-      int status = 0;
-      ::waitpid(child, &status, 0);
-      std::printf("its child: %d\n", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+  TEST_CASE("child: forks in a run with members" * doctest::skip()) {
+    const std::string what = std::getenv("VIGIL_TEST_WHAT");
+    vigil::runtime rt(with_workers(2));
+    rt.run([&] {
+      vigil::fiber<> fiber = spawn([] { sleep_for(1h); });
+      auto group = std::make_unique<vigil::group>();
+      group->go([] { sleep_for(1h); });
+      fork_and([&] {
+        if (what == "a fiber's end") fiber = vigil::fiber<>();
+        if (what == "a group's end") group.reset();
+        if (what == "join") fiber.join();
+        if (what == "runtime::go") rt.go([] {});
+        if (what == "runtime::after_func") rt.after_func(1ms, [] {});
+        if (what == "runtime::post") rt.post([] {});
+      });
     });
+  }
+
+  TEST_CASE("child: forks in a run and waits for nothing" * doctest::skip()) {
+    vigil::run(with_workers(2), [] {
+      auto ended = std::make_unique<vigil::fiber<>>(spawn([] {}));
+      while (!ended->join_for(1h)) {
+      }
+      auto idle = std::make_unique<vigil::group>();
+      const auto values = vigil::make_channel<int>(1);
+      fork_and([&] {
+        ended.reset();
+        idle.reset();
+        values.send(1);
+        values.recv();
+        vigil::select(vigil::on_recv(values, [] {}), vigil::otherwise([] {}));
+        vigil::once().call([] {});
+        vigil::mutex m;
+        const std::lock_guard lock(m);
+      });
+    });
+  }
+
+  TEST_CASE("leaves a child in which calls that need no wait go on") {
+    const child_result r = run_child("child: forks in a run and waits for nothing");
+    CHECK_MESSAGE(r.succeeded(), r.output);
+    CHECK_MESSAGE(r.says("its child: 0"), r.output);
   }
 
   TEST_CASE("child: forks beside a side pool and calls run" * doctest::skip()) {
     vigil::blocking_pool pool;
     vigil::run(with_workers(2), [&] { vigil::blocking(pool, [] {}); });
-    const pid_t child = ::fork();
-    if (child == 0) {
-      vigil::run([] {});
-      ::_exit(0);
-    }
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    std::printf("its child: %d\n", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+    fork_and([] { vigil::run([] {}); });
   }
 
   TEST_CASE("child: forks beside another thread's run and calls run" * doctest::skip()) {
@@ -71,14 +135,7 @@ TEST_SUITE("fork") {
     });
     while (!begun.load())
       std::this_thread::yield();
-    const pid_t child = ::fork();
-    if (child == 0) {
-      vigil::run([] {});
-      ::_exit(0);
-    }
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    std::printf("its child: %d\n", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+    fork_and([] { vigil::run([] {}); });
     rt.request_stop();
     other.join();
   }
@@ -131,44 +188,31 @@ TEST_SUITE("fork") {
     CHECK_MESSAGE(r.says("its child: 31, itself: 31"), r.output);
   }
 
-  TEST_CASE("child: forks and sleeps" * doctest::skip()) {
-    vigil::run(with_workers(2), [] {
-      const pid_t child = ::fork();
-      if (child == 0) {
-        sleep_for(1ms);
-        ::_exit(0);
-      }
-      int status = 0;
-      ::waitpid(child, &status, 0);
-      std::printf("its child: %d\n", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
-    });
+  // The child, not the parent, ends, and says what it may not do.
+  void check_child(const child_result& r, const char* what, const char* named) {
+    CHECK_MESSAGE(r.succeeded(), what, "\n", r.output);
+    CHECK_MESSAGE(r.says(("its child: " + std::to_string(SIGABRT)).c_str()), what, "\n", r.output);
+    CHECK_MESSAGE(
+        r.says((std::string(named) + " in a forked child").c_str()), what, "\n", r.output);
   }
 
-  TEST_CASE("child: forks and arms a timer" * doctest::skip()) {
-    vigil::run(with_workers(2), [] {
-      const pid_t child = ::fork();
-      if (child == 0) {
-        vigil::after_func(1ms, [] {});
-        ::_exit(0);
-      }
-      int status = 0;
-      ::waitpid(child, &status, 0);
-      std::printf("its child: %d\n", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
-    });
-  }
-
-  TEST_CASE("the child's first call ends it loudly and the parent goes on") {
-    for (const char* const what : {"and calls go",
-                                   "and calls run",
-                                   "and sleeps",
-                                   "and arms a timer",
-                                   "beside a side pool and calls run",
-                                   "beside another thread's run and calls run"}) {
-      const auto name = std::string("child: forks ") + what;
-      const child_result r = run_child(name.c_str());
-      CHECK_MESSAGE(r.succeeded(), r.output);
-      CHECK_MESSAGE(r.says(("its child: " + std::to_string(SIGABRT)).c_str()), what, r.output);
-      CHECK_MESSAGE(r.says("in a forked child"), what, r.output);
+  TEST_CASE("the child's first wait or start ends it loudly and the parent goes on") {
+    for (const forbidden& f : while_a_run_goes_on)
+      check_child(
+          run_child("child: forks in a run", {{"VIGIL_TEST_WHAT", f.what}}), f.what, f.named);
+    for (const auto& [what, named] : {std::pair("a fiber's end", "the end of a joining handle"),
+                                      std::pair("a group's end", "a wait"),
+                                      std::pair("join", "a wait"),
+                                      std::pair("runtime::after_func", "a call of vigil::runtime"),
+                                      std::pair("runtime::go", "a call of vigil::runtime"),
+                                      std::pair("runtime::post", "a call of vigil::runtime")}) {
+      check_child(run_child("child: forks in a run with members", {{"VIGIL_TEST_WHAT", what}}),
+                  what,
+                  named);
+    }
+    for (const char* const what : {"beside a side pool", "beside another thread's run"}) {
+      const auto name = std::string("child: forks ") + what + " and calls run";
+      check_child(run_child(name.c_str()), what, "vigil::run");
     }
   }
 
@@ -242,15 +286,9 @@ TEST_SUITE("std::exit on a fiber") {
     });
   }
 
-  TEST_CASE("child: forks beside a static group and fiber and exits in the child" *
-            doctest::skip()) {
-    vigil::run(with_workers(2), [] {});
-    static vigil::group group;
-    static vigil::fiber<> fiber;
+  TEST_CASE("child: forks and exits in the child" * doctest::skip()) {
     static vigil::runtime rt(with_workers(2));
     rt.run([] {
-      group.go([] { sleep_for(1h); });
-      fiber = vigil::spawn([] { sleep_for(1h); });
       const pid_t child = ::fork();
       if (child == 0) std::exit(7);
       int status = 0;
@@ -261,10 +299,9 @@ TEST_SUITE("std::exit on a fiber") {
     });
   }
 
-  TEST_CASE("in a forked child ends it with its code despite fibers of static groups and handles") {
+  TEST_CASE("in a forked child ends it with its code although a static runtime is running") {
     const child_result r =
-        run_child("child: forks beside a static group and fiber and exits in the child",
-                  {{"LSAN_OPTIONS", "detect_leaks=0"}});
+        run_child("child: forks and exits in the child", {{"LSAN_OPTIONS", "detect_leaks=0"}});
     CHECK_MESSAGE(r.succeeded(), r.output);
     CHECK_MESSAGE(r.says("its child: 7"), r.output);
   }

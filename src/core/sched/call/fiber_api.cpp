@@ -39,13 +39,8 @@ new_fiber::new_fiber(const start_call& call,
                      std::size_t align,
                      const site& from) {
   scheduler* const s = call.sched != nullptr ? call.sched : current_scheduler();
-  if (call.sched != nullptr || s == nullptr) detail::process_check_fork(call.name);
-  if (s == nullptr) {
-    throw wrong_place(
-        (std::string(call.name) +
-         ": this thread has no runtime; call it inside vigil::run, or use runtime::go")
-            .c_str());
-  }
+  if (s == nullptr)
+    refuse_without_runtime(call.name, "call it inside vigil::run, or use runtime::go");
   core_ = &s->make_fiber(options.stack_size, options.name, size, align, from, fiber_role::user);
 }
 
@@ -250,8 +245,7 @@ void stop_and_join(fiber_core* core) noexcept {
   if (has_ended(*core)) {
     if (is_joined(*core)) destroyed_while_joined(*core);
   } else {
-    // The fiber stayed in the parent, and so did any thread that held a lock at the fork.
-    if (detail::process_lacks_threads()) return;
+    detail::process_check_fork("the end of a joining handle");
     const fiber_core* const self = current_fiber();
     // std::exit was called on this fiber: it does not return, so the fiber never ends.
     if (self == core && detail::process_is_exiting()) return;

@@ -1,6 +1,6 @@
 // The handlers of a process that forks while the library is in use, and the threads that
-// they look for: a child that is forked while a thread of the library is there may not
-// use the library (process_state.hpp).
+// they look for: a child that is forked while a thread of the library is there may exec
+// or _exit (process_state.hpp).
 #pragma once
 
 #include <vigil/detail/config.hpp>

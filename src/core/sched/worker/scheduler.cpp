@@ -299,15 +299,17 @@ void scheduler::add_stats(runtime_stats& s) const noexcept {
   if (timers_ != nullptr) timers_->add_stats(s);
 }
 
+void refuse_without_runtime(const std::string& call, const char* advice) {
+  process_check_fork(call.c_str());
+  throw wrong_place((call + ": this thread has no runtime; " + advice).c_str());
+}
+
 fiber& require_fiber(const char* call) {
-  fiber* const f = current_fiber();
-  if (f == nullptr) {
-    process_check_fork(call);
-    throw wrong_place(
-        (std::string("vigil: ") + call + " needs a fiber: call it inside vigil::run, go or spawn")
-            .c_str());
-  }
-  return *f;
+  if (fiber* const f = current_fiber()) return *f;
+  process_check_fork(call);
+  throw wrong_place(
+      (std::string("vigil: ") + call + " needs a fiber: call it inside vigil::run, go or spawn")
+          .c_str());
 }
 
 }  // namespace VIGIL_DETAIL

@@ -37,6 +37,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <string>
 
 namespace VIGIL_DETAIL {
 
@@ -174,6 +175,8 @@ class scheduler {
 // acts in another runtime is told which: user code that runs meanwhile finds its own.
 VIGIL_FOR_IO scheduler* current_scheduler() noexcept;
 
+// Throws wrong_place for a call that needs a runtime, on a thread that has none.
+[[noreturn]] void refuse_without_runtime(const std::string& call, const char* advice);
 // The calling fiber; throws wrong_place with the name of the call elsewhere.
 VIGIL_FOR_IO fiber& require_fiber(const char* call);
 
