@@ -48,6 +48,8 @@ class Tree:
         self.folder.mkdir()
         self.tools.mkdir()
         shutil.copy(ROOT / "dev", self.folder)
+        (self.folder / "bench").mkdir()
+        shutil.copy(ROOT / "bench" / "bench.py", self.folder / "bench")
         for tool in TOOLS:
             (self.tools / tool).write_text(TOOL)
             (self.tools / tool).chmod(0o755)
