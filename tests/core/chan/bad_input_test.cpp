@@ -4,34 +4,15 @@
 #include "support/child.hpp"
 #include "support/text_of.hpp"
 
-#include <vigil/select.hpp>
-
 #include <cstddef>
 #include <cstdio>
 #include <functional>
 #include <limits>
-#include <memory>
 #include <new>
 #include <optional>
 #include <stdexcept>
-#include <string>
-#include <utility>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::channel;
-using vigil::channel_closed;
-using vigil::channel_status;
-using vigil::make_channel;
-using vigil::on_recv;
-using vigil::on_send;
-using vigil::on_timeout;
-using vigil::otherwise;
-using vigil::receiver;
-using vigil::select;
-using vigil::sender;
-using vigil::spawn;
-using vigil::testing::settle;
 
 namespace {
 

@@ -1,19 +1,44 @@
-// Helpers that the tests of channels and select share.
+// Includes, names and helpers that the tests of channels and select share.
 #pragma once
 
 #include "core/chan/channel_core.hpp"
 #include "support/in_runtime.hpp"
 
+#include <vigil/channel.hpp>
+#include <vigil/select.hpp>
+#include <vigil/time.hpp>
+
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace vigil::testing_support {
+
+using namespace std::chrono_literals;
+using vigil::channel;
+using vigil::channel_closed;
+using vigil::channel_status;
+using vigil::go;
+using vigil::make_channel;
+using vigil::on_recv;
+using vigil::on_send;
+using vigil::on_timeout;
+using vigil::otherwise;
+using vigil::receiver;
+using vigil::select;
+using vigil::select_ordered;
+using vigil::sender;
+using vigil::sleep_for;
+using vigil::spawn;
+using vigil::testing::settle;
 
 // As rounds(), and ten times as many under VIGIL_LONG.
 inline int many(int full) {

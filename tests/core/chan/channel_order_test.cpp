@@ -1,16 +1,9 @@
 // Channels: which plain writes happen before which reads.
 #include "core/chan/chan_test.hpp"
 
-#include <vigil/channel.hpp>
-#include <vigil/select.hpp>
-
 #include <cstddef>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::channel;
-using vigil::make_channel;
-using vigil::spawn;
 
 // Plain variables on both sides: ThreadSanitizer is the judge; without it the values are
 // checked. Go: race/testdata/chan_test.go.
@@ -76,57 +69,42 @@ TEST_SUITE("channel: memory order") {
     }
   }
 
+  // A write before a receive, and a send that ends because of it: the channel is full.
+  struct received final : edge {
+    explicit received(std::size_t n) : capacity(n) {}
+
+    void before() override {
+      c = make_channel<int>(capacity);
+      for (std::size_t i = 0; i < capacity; ++i)
+        c.send(0);
+      plain = 0;
+    }
+
+    void first() override {
+      c.send(0);
+      CHECK(plain == 1);
+      plain = 2;
+    }
+
+    void second() override {
+      plain = 1;
+      static_cast<void>(c.recv());
+    }
+
+    std::size_t capacity;
+    channel<int> c;
+    int plain = 0;
+  };
+
   // Go: race: ChanSyncRev.
   TEST_CASE("a write before a receive from an unbuffered channel is seen after the send") {
-    struct received final : edge {
-      void before() override {
-        c = make_channel<int>();
-        plain = 0;
-      }
-
-      void first() override {
-        c.send(0);
-        CHECK(plain == 1);
-        plain = 2;
-      }
-
-      void second() override {
-        plain = 1;
-        static_cast<void>(c.recv());
-      }
-
-      channel<int> c;
-      int plain = 0;
-    } e;
-
+    received e(0);
     try_edge(e, many(1000));
   }
 
   // Go: race: ChanAsyncRev, the (k+cap)-th send.
   TEST_CASE("a write before the receive that makes room is seen after the send") {
-    struct room final : edge {
-      void before() override {
-        c = make_channel<int>(2);
-        c.send(0);
-        c.send(0);
-        plain = 0;
-      }
-
-      void first() override {
-        c.send(0);
-        CHECK(plain == 1);
-        plain = 2;
-      }
-
-      void second() override {
-        plain = 1;
-        static_cast<void>(c.recv());
-      }
-
-      channel<int> c;
-      int plain = 0;
-    } e;
-
+    received e(2);
     try_edge(e, many(1000));
   }
 

@@ -2,24 +2,9 @@
 #include "core/chan/chan_test.hpp"
 #include "support/child.hpp"
 
-#include <vigil/channel.hpp>
-#include <vigil/select.hpp>
-
-#include <cstdint>
-#include <memory>
 #include <optional>
-#include <utility>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::channel;
-using vigil::channel_closed;
-using vigil::go;
-using vigil::make_channel;
-using vigil::receiver;
-using vigil::sender;
-using vigil::spawn;
-using vigil::testing::settle;
 
 namespace {
 

@@ -1,21 +1,9 @@
 // Whole programs over channels, as Go's test/chan has them.
 #include "core/chan/chan_test.hpp"
 
-#include <vigil/channel.hpp>
-#include <vigil/select.hpp>
-
 #include <array>
-#include <cstdint>
-#include <memory>
-#include <utility>
 
 using namespace vigil::testing_support;
-using vigil::channel;
-using vigil::go;
-using vigil::make_channel;
-using vigil::receiver;
-using vigil::sender;
-using vigil::spawn;
 
 TEST_SUITE("channel") {
   // Go: TestMultiConsumer.

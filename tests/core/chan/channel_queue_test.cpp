@@ -1,21 +1,9 @@
 // The waiters of a channel, and the order in which they are served.
 #include "core/chan/chan_test.hpp"
 
-#include <vigil/channel.hpp>
-#include <vigil/select.hpp>
-
 #include <algorithm>
-#include <cstdint>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::channel;
-using vigil::go;
-using vigil::make_channel;
-using vigil::receiver;
-using vigil::sleep_for;
-using vigil::spawn;
-using vigil::testing::settle;
 
 TEST_SUITE("channel") {
   // Go: chan/fifo.go.

@@ -1,26 +1,11 @@
 // Channels: what Go's chan_test.go checks of one channel, its buffer and its close.
 #include "core/chan/chan_test.hpp"
 
-#include <vigil/channel.hpp>
-#include <vigil/select.hpp>
-
 #include <array>
-#include <cstdint>
-#include <memory>
 #include <optional>
 #include <set>
-#include <string>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::channel;
-using vigil::channel_status;
-using vigil::go;
-using vigil::make_channel;
-using vigil::receiver;
-using vigil::sender;
-using vigil::spawn;
-using vigil::testing::settle;
 
 namespace {
 

@@ -1,25 +1,10 @@
 // The types of a channel and of its halves: the operations that they allow.
 #include "core/chan/chan_test.hpp"
 
-#include <vigil/channel.hpp>
-#include <vigil/select.hpp>
-
-#include <memory>
-#include <string>
 #include <type_traits>
-#include <utility>
 #include <variant>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::channel;
-using vigil::channel_closed;
-using vigil::go;
-using vigil::make_channel;
-using vigil::receiver;
-using vigil::sender;
-using vigil::spawn;
-using vigil::testing::settle;
 
 namespace {
 

@@ -1,25 +1,9 @@
 // Channels: the lifetimes of values and handles.
 #include "core/chan/chan_test.hpp"
 
-#include <vigil/channel.hpp>
-#include <vigil/select.hpp>
-
 #include <array>
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <utility>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::channel;
-using vigil::channel_status;
-using vigil::go;
-using vigil::make_channel;
-using vigil::receiver;
-using vigil::sender;
-using vigil::spawn;
-using vigil::testing::settle;
 
 namespace {
 

@@ -2,25 +2,7 @@
 // leave behind.
 #include "core/chan/chan_test.hpp"
 
-#include <vigil/channel.hpp>
-#include <vigil/select.hpp>
-
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <utility>
-
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::channel;
-using vigil::channel_closed;
-using vigil::channel_status;
-using vigil::go;
-using vigil::make_channel;
-using vigil::sender;
-using vigil::sleep_for;
-using vigil::spawn;
-using vigil::testing::settle;
 
 TEST_SUITE("channel") {
   TEST_CASE("a receive with a deadline ends exactly then, and its channel forgets it") {

@@ -3,25 +3,10 @@
 #include "core/chan/copy_throws.hpp"
 #include "support/text_of.hpp"
 
-#include <vigil/select.hpp>
-
-#include <memory>
 #include <optional>
 #include <stdexcept>
-#include <string>
-#include <utility>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::make_channel;
-using vigil::on_recv;
-using vigil::on_send;
-using vigil::on_timeout;
-using vigil::otherwise;
-using vigil::select;
-using vigil::select_ordered;
-using vigil::spawn;
-using vigil::testing::settle;
 
 TEST_SUITE("select: bad input") {
   TEST_CASE("otherwise alone is taken at once, twice is refused before anything is looked at") {

@@ -2,32 +2,10 @@
 // functions are evaluated.
 #include "core/chan/chan_test.hpp"
 
-#include <vigil/select.hpp>
-#include <vigil/time.hpp>
-
 #include <array>
-#include <memory>
 #include <optional>
-#include <string>
-#include <utility>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::channel;
-using vigil::channel_closed;
-using vigil::go;
-using vigil::make_channel;
-using vigil::on_recv;
-using vigil::on_send;
-using vigil::on_timeout;
-using vigil::otherwise;
-using vigil::receiver;
-using vigil::select;
-using vigil::select_ordered;
-using vigil::sender;
-using vigil::sleep_for;
-using vigil::spawn;
-using vigil::testing::settle;
 
 TEST_SUITE("select") {
   // Go: chan/select.go; chan/select3.go: nil in a select; only nil.

@@ -5,22 +5,15 @@
 // VIGIL_LONG=1 tries ten times as many.
 #include "core/chan/chan_test.hpp"
 
-#include <vigil/select.hpp>
 #include <vigil/timer.hpp>
 
 #include <algorithm>
 #include <functional>
-#include <memory>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <type_traits>
-#include <utility>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::channel;
-using vigil::make_channel;
 
 namespace {
 

@@ -1,33 +1,15 @@
 // select: many fibers, two runtimes and plain threads, long lists, and memory.
 #include "core/chan/chan_test.hpp"
 
-#include <vigil/select.hpp>
-#include <vigil/time.hpp>
-
 #include <array>
-#include <cstdint>
 #include <deque>
 #include <functional>
 #include <limits>
 #include <optional>
-#include <string>
-#include <utility>
 
 #include <malloc.h>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::channel;
-using vigil::go;
-using vigil::make_channel;
-using vigil::on_recv;
-using vigil::on_send;
-using vigil::on_timeout;
-using vigil::otherwise;
-using vigil::receiver;
-using vigil::select;
-using vigil::spawn;
-using vigil::testing::settle;
 
 namespace {
 

@@ -2,27 +2,10 @@
 // it.
 #include "core/chan/chan_test.hpp"
 
-#include <vigil/select.hpp>
-#include <vigil/time.hpp>
-
 #include <array>
 #include <optional>
-#include <string>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::channel;
-using vigil::go;
-using vigil::make_channel;
-using vigil::on_recv;
-using vigil::on_send;
-using vigil::on_timeout;
-using vigil::otherwise;
-using vigil::select;
-using vigil::select_ordered;
-using vigil::sleep_for;
-using vigil::spawn;
-using vigil::testing::settle;
 
 TEST_SUITE("select") {
   TEST_CASE("takes the case that is ready, calls its function only, and returns its index") {

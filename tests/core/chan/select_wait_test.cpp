@@ -1,30 +1,10 @@
 // select: waits that end by a timeout, a timer, a stop or the shutdown.
 #include "core/chan/chan_test.hpp"
 
-#include <vigil/select.hpp>
-#include <vigil/time.hpp>
-
-#include <cstdint>
-#include <memory>
 #include <optional>
-#include <utility>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::channel;
-using vigil::go;
-using vigil::make_channel;
 using vigil::on_deadline;
-using vigil::on_recv;
-using vigil::on_send;
-using vigil::on_timeout;
-using vigil::otherwise;
-using vigil::receiver;
-using vigil::select;
-using vigil::select_ordered;
-using vigil::sleep_for;
-using vigil::spawn;
-using vigil::testing::settle;
 
 TEST_SUITE("select") {
   TEST_CASE("a timeout ends it exactly then, and every queue forgets it") {
