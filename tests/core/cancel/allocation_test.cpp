@@ -1,19 +1,11 @@
 // The allocations of contexts.
-#include "support/in_runtime.hpp"
+#include "core/cancel/cancel_test.hpp"
 
 #ifndef VIGIL_TEST_UNDER_SANITIZER
 
 #include "support/counted_new.hpp"
 
-namespace {
-
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::background;
-using vigil::with_cancel;
-using vigil::with_timeout;
-
-}  // namespace
 
 TEST_SUITE("context") {
   // Go: TestAllocs.

@@ -1,5 +1,5 @@
 // Refused calls, and the texts of the refusals.
-#include "support/in_runtime.hpp"
+#include "core/cancel/cancel_test.hpp"
 
 #include <vigil/single_flight.hpp>
 #include <vigil/stop_token.hpp>
@@ -12,10 +12,7 @@
 
 namespace {
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::background;
-using vigil::context;
 
 template <class F>
 bool says_what_to_do(F f) {

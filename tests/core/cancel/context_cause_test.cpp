@@ -1,18 +1,10 @@
 // Why a context has ended: its error and its cause.
-#include "core/cancel/context_helpers.hpp"
+#include "core/cancel/cancel_test.hpp"
 #include "support/note.hpp"
 
-#include <exception>
 #include <stdexcept>
-#include <system_error>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::background;
-using vigil::cancelled;
-using vigil::sleep_for;
-using vigil::with_cancel;
-using vigil::with_timeout;
 
 TEST_SUITE("context") {
   // Go: TestDeadlineExceededSupportsTimeout, -IsNetError.

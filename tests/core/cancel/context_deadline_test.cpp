@@ -1,25 +1,16 @@
 // Deadlines of contexts: which one counts, when, and the cost of its timer.
-#include "core/cancel/context_helpers.hpp"
+#include "core/cancel/cancel_test.hpp"
 
 #include <chrono>
 #include <thread>
 
 namespace {
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::background;
-using vigil::context;
 using vigil::context_key;
-using vigil::sleep_for;
 using vigil::stats;
-using vigil::with_cancel;
 using vigil::with_deadline;
-using vigil::with_timeout;
 using vigil::with_value;
-using vigil::without_cancel;
-using vigil::testing::settle;
-using clock = vigil::clock;
 
 const context_key<int> number_key;
 

@@ -1,34 +1,21 @@
 // A context: how it is made, and how it ends, by Go's rules.
-#include "core/cancel/context_helpers.hpp"
+#include "core/cancel/cancel_test.hpp"
 
 #include <vigil/stop_token.hpp>
 
 #include <array>
-#include <atomic>
-#include <memory>
 #include <string>
-#include <system_error>
-#include <vector>
 
 #include <time.h>
 
 namespace {
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 using vigil::after_func;
-using vigil::background;
 using vigil::cancellable;
-using vigil::cancelled;
-using vigil::context;
 using vigil::context_key;
-using vigil::sleep_for;
 using vigil::stats;
-using vigil::with_cancel;
-using vigil::with_timeout;
 using vigil::with_value;
-using vigil::without_cancel;
-using clock = vigil::clock;
 
 // The processor time that this thread has used.
 long long processor_nanos() {

@@ -1,32 +1,17 @@
 // Each kind of wait that takes a context: how the context ends it, and that nothing is
 // left behind.
-#include "core/cancel/context_helpers.hpp"
-#include "core/cancel/failure.hpp"
-#include "support/in_runtime.hpp"
+#include "core/cancel/cancel_test.hpp"
 #include "support/note.hpp"
 
 #include <vigil/single_flight.hpp>
 
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <string>
-#include <system_error>
-#include <vector>
 
 namespace {
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::background;
-using vigil::cancelled;
-using vigil::context;
-using vigil::make_channel;
-using vigil::sleep_for;
-using vigil::with_cancel;
-using vigil::with_timeout;
-using vigil::testing::settle;
-using clock = vigil::clock;
 
 void yield_until(const bool& flag) {
   while (!flag)

@@ -1,25 +1,10 @@
 // Waits under a context: the winner of several ends, the view of a plain thread, and the
 // resources that a wait keeps.
-#include "core/cancel/context_helpers.hpp"
-#include "core/cancel/failure.hpp"
-#include "support/in_runtime.hpp"
+#include "core/cancel/cancel_test.hpp"
 
-#include <atomic>
-#include <memory>
 #include <thread>
-#include <vector>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::background;
-using vigil::cancelled;
-using vigil::clock;
-using vigil::context;
-using vigil::make_channel;
-using vigil::sleep_for;
-using vigil::with_cancel;
-using vigil::with_timeout;
-using vigil::testing::settle;
 
 TEST_SUITE("a wait under a context") {
   TEST_CASE("that can complete at once does, although the context is done") {

@@ -1,10 +1,8 @@
 // after_func of a context: it runs once, on a fiber of its own.
-#include "core/cancel/context_helpers.hpp"
+#include "core/cancel/cancel_test.hpp"
 
 #include <vigil/stop_token.hpp>
 
-#include <atomic>
-#include <memory>
 #include <stdexcept>
 #include <stop_token>
 #include <string>
@@ -12,17 +10,8 @@
 
 namespace {
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 using vigil::after_func;
-using vigil::background;
-using vigil::context;
-using vigil::sleep_for;
-using vigil::with_cancel;
-using vigil::with_timeout;
-using vigil::without_cancel;
-using vigil::testing::settle;
-using clock = vigil::clock;
 
 }  // namespace
 

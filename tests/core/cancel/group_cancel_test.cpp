@@ -1,20 +1,8 @@
 // The errors that count after the end of a context or a cancel, and those that are
 // dropped.
-#include "core/cancel/group_helpers.hpp"
+#include "core/cancel/cancel_test.hpp"
 
-#include <memory>
-
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::background;
-using vigil::cancelled;
-using vigil::clock;
-using vigil::context;
-using vigil::group;
-using vigil::sleep_for;
-using vigil::with_cancel;
-using vigil::with_timeout;
-using vigil::testing::settle;
 
 TEST_SUITE("group") {
   TEST_CASE("a parent that ends ends it: its fibers see it by their context, wait throws it") {

@@ -1,19 +1,7 @@
 // The end of a group: all of its fibers, and everything they held, are gone.
-#include "core/cancel/failure.hpp"
-#include "support/in_runtime.hpp"
+#include "core/cancel/cancel_test.hpp"
 
-#include <vigil/group.hpp>
-
-#include <atomic>
-#include <memory>
-
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::cancelled;
-using vigil::context;
-using vigil::group;
-using vigil::sleep_for;
-using vigil::testing::settle;
 
 TEST_SUITE("group") {
   TEST_CASE("its end cancels, asks to stop and joins, even when the scope is unwound") {

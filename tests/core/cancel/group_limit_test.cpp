@@ -1,21 +1,9 @@
 // Groups with a limit: waits for a free slot, and what ends such a wait.
-#include "core/cancel/group_helpers.hpp"
+#include "core/cancel/cancel_test.hpp"
 
 #include <algorithm>
-#include <memory>
-#include <vector>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::background;
-using vigil::cancelled;
-using vigil::clock;
-using vigil::context;
-using vigil::group;
-using vigil::sleep_for;
-using vigil::with_cancel;
-using vigil::with_timeout;
-using vigil::testing::settle;
 
 TEST_SUITE("group") {
   TEST_CASE("never more run than its limit, first come, first served") {

@@ -1,22 +1,11 @@
 // group_of: results in the order of go, all or none.
-#include "core/cancel/failure.hpp"
-#include "support/in_runtime.hpp"
+#include "core/cancel/cancel_test.hpp"
 
-#include <vigil/group.hpp>
-
-#include <memory>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::cancelled;
-using vigil::clock;
-using vigil::context;
 using vigil::group_of;
-using vigil::sleep_for;
-using vigil::testing::settle;
 
 TEST_SUITE("group_of") {
   TEST_CASE("returns the results in the order of go, whatever the order of the ends") {

@@ -1,26 +1,14 @@
 // Groups: fibers that end together (Go's errgroup). The first error, the waits, bad
 // input.
-#include "core/cancel/group_helpers.hpp"
+#include "core/cancel/cancel_test.hpp"
 #include "support/note.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
-#include <vector>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::background;
-using vigil::cancelled;
-using vigil::clock;
-using vigil::context;
-using vigil::group;
-using vigil::sleep_for;
-using vigil::with_cancel;
-using vigil::with_timeout;
 
 namespace {
 

@@ -1,18 +1,12 @@
 // A hundred thousand fibers that wait under one context.
-#include "support/in_runtime.hpp"
+#include "core/cancel/cancel_test.hpp"
 #include "support/memory.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <vector>
 
 namespace {
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::cancelled;
-using vigil::context;
-using vigil::sleep_for;
 
 struct one_of_many {
   std::atomic<int> waits{0};

@@ -1,27 +1,16 @@
 // Random programs over groups on virtual time, beside a model without fibers and locks.
 // No two ends, deadlines and actions fall on one instant, so the model knows when each
 // call returns and with what result. A seed replays its program.
-#include "core/cancel/failure.hpp"
-#include "support/in_runtime.hpp"
-
-#include <vigil/group.hpp>
+#include "core/cancel/cancel_test.hpp"
 
 #include <algorithm>
 #include <cstdlib>
-#include <exception>
 #include <optional>
-#include <system_error>
-#include <vector>
 
 namespace {
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::background;
-using vigil::cancelled;
-using vigil::context;
 using vigil::group_of;
-using clock = vigil::clock;
 using time_point = clock::time_point;
 
 // The error that wait() throws: a failure, or a cancelled with its code and its cause (0:

@@ -1,29 +1,18 @@
 // Random programs over contexts on virtual time, beside a model of Go's rules without
 // threads and locks. Deadlines and actions never fall on one instant, so the model knows
 // each end, its time and its cause. A seed replays its program.
-#include "core/cancel/failure.hpp"
-#include "support/in_runtime.hpp"
+#include "core/cancel/cancel_test.hpp"
 
 #include <cstdlib>
-#include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 namespace {
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::background;
-using vigil::cancellable;
-using vigil::cancelled;
-using vigil::context;
-using vigil::sleep_for;
-using vigil::with_cancel;
-using vigil::with_deadline;
-using vigil::without_cancel;
-using clock = vigil::clock;
 using std::chrono::nanoseconds;
+using vigil::cancellable;
+using vigil::with_deadline;
 
 // The end of a context. The cause is a failure's number, or 0 for none.
 struct end {

@@ -1,21 +1,9 @@
 // The runtime's root context: when it is done, and what it ends.
-#include "core/cancel/context_helpers.hpp"
-#include "support/in_runtime.hpp"
-
-#include <atomic>
-#include <memory>
-#include <system_error>
+#include "core/cancel/cancel_test.hpp"
 
 namespace {
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::background;
-using vigil::cancelled;
-using vigil::context;
-using vigil::sleep_for;
-using vigil::with_cancel;
-using clock = vigil::clock;
 
 vigil::testing::virtual_options with_grace(std::chrono::nanoseconds grace) {
   vigil::testing::virtual_options how;

@@ -1,18 +1,11 @@
 // scoped_done_callback: the end of a scope and after_func(ctx, f).
-#include "support/in_runtime.hpp"
+#include "core/cancel/cancel_test.hpp"
 
-#include <vigil/context.hpp>
-
-#include <atomic>
-#include <memory>
 #include <string>
 #include <utility>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::background;
 using vigil::scoped_done_callback;
-using vigil::sleep_for;
 
 TEST_SUITE("scoped_done_callback") {
   TEST_CASE("prevents the function at the end of the scope") {

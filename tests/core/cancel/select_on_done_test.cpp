@@ -1,14 +1,7 @@
 // select with on_done.
-#include "support/in_runtime.hpp"
+#include "core/cancel/cancel_test.hpp"
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::background;
-using vigil::clock;
-using vigil::context;
-using vigil::make_channel;
-using vigil::with_cancel;
-using vigil::with_timeout;
 
 TEST_SUITE("select with on_done") {
   TEST_CASE("takes the case when the context is done, with its function") {

@@ -1,20 +1,15 @@
 // Contexts from std::stop_token, and tokens of contexts.
-#include "core/cancel/context_helpers.hpp"
+#include "core/cancel/cancel_test.hpp"
 
 #include <vigil/stop_token.hpp>
 
-#include <atomic>
 #include <stop_token>
 #include <thread>
 
 namespace {
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::background;
 using vigil::cancellable;
-using vigil::context;
-using vigil::with_cancel;
 
 }  // namespace
 
