@@ -1,21 +1,12 @@
 // timeout_list: expire_now.
-#include "core/idle_timeouts/timeout_helpers.hpp"
+#include "core/idle_timeouts/idle_timeouts_test.hpp"
 #include "core/time/timer_stress.hpp"
 #include "support/child.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
-#include <deque>
-#include <optional>
-#include <utility>
-#include <vector>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::sleep_for;
-using vigil::timeout_list;
-using vigil::testing::settle;
 
 TEST_SUITE("timeout_list") {
   TEST_CASE("expire_now puts off an entry whose earlier on_expire is running") {

@@ -1,11 +1,9 @@
 // The cost of a timeout list's calls: no memory, and no look at the clock.
-#include "core/idle_timeouts/timeout_helpers.hpp"
+#include "core/idle_timeouts/idle_timeouts_test.hpp"
 
 #ifndef VIGIL_TEST_UNDER_SANITIZER
 
 #include "support/counted_new.hpp"
-
-#include <deque>
 
 #include <dlfcn.h>
 #include <time.h>
@@ -26,10 +24,7 @@ extern "C" int clock_gettime(clockid_t which, timespec* t) noexcept {
 
 namespace {
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::sleep_for;
-using vigil::timeout_list;
 
 // Counts the looks of the calling thread: f must not park.
 template <class F>

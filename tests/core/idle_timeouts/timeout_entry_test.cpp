@@ -1,15 +1,8 @@
-#include "core/idle_timeouts/timeout_helpers.hpp"
+#include "core/idle_timeouts/idle_timeouts_test.hpp"
 
-#include <array>
-#include <memory>
 #include <string>
-#include <vector>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::sleep_for;
-using vigil::timeout_list;
-using vigil::testing::settle;
 
 namespace {
 

@@ -1,24 +1,14 @@
-#include "core/idle_timeouts/timeout_helpers.hpp"
+#include "core/idle_timeouts/idle_timeouts_test.hpp"
 #include "core/time/timer_stress.hpp"
 #include "support/child.hpp"
 #include "support/note.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <deque>
-#include <memory>
-#include <optional>
-#include <stdexcept>
 #include <string>
-#include <vector>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::sleep_for;
-using vigil::timeout_list;
-using vigil::testing::settle;
 
 TEST_SUITE("timeout_list") {
   TEST_CASE("in its on_expire an entry may be added again, to any list") {

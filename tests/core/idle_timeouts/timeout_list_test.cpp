@@ -1,22 +1,9 @@
-#include "core/idle_timeouts/timeout_helpers.hpp"
+#include "core/idle_timeouts/idle_timeouts_test.hpp"
 
-#include <array>
-#include <cstdint>
-#include <deque>
 #include <functional>
-#include <memory>
 #include <numeric>
-#include <optional>
-#include <stdexcept>
-#include <utility>
-#include <vector>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using std::chrono::nanoseconds;
-using vigil::sleep_for;
-using vigil::timeout_list;
-using vigil::timeout_lists;
 using vigil::wrong_place;
 
 namespace {

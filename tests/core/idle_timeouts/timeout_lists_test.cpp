@@ -1,19 +1,8 @@
-#include "core/idle_timeouts/timeout_helpers.hpp"
-
-#include <array>
-#include <deque>
-#include <memory>
-#include <optional>
-#include <stdexcept>
-#include <vector>
+#include "core/idle_timeouts/idle_timeouts_test.hpp"
 
 #include <malloc.h>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using std::chrono::nanoseconds;
-using vigil::sleep_for;
-using vigil::timeout_lists;
 
 namespace {
 

@@ -1,20 +1,9 @@
-#include "core/idle_timeouts/timeout_helpers.hpp"
+#include "core/idle_timeouts/idle_timeouts_test.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
-#include <deque>
-#include <memory>
-#include <optional>
-#include <utility>
-#include <vector>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using std::chrono::nanoseconds;
-using vigil::sleep_for;
-using vigil::timeout_list;
-using vigil::testing::settle;
 
 namespace {
 

@@ -1,19 +1,9 @@
-#include "core/idle_timeouts/timeout_helpers.hpp"
+#include "core/idle_timeouts/idle_timeouts_test.hpp"
 #include "core/time/timer_stress.hpp"
 
-#include <atomic>
-#include <deque>
-#include <memory>
-#include <optional>
 #include <thread>
-#include <vector>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using std::chrono::nanoseconds;
-using vigil::sleep_for;
-using vigil::timeout_list;
-using vigil::timeout_lists;
 
 namespace {
 

@@ -1,12 +1,8 @@
 // defer: when its functions start, and that they starve nobody.
 #include "core/time/post_helpers.hpp"
 
-#include <atomic>
-#include <memory>
-#include <stdexcept>
 #include <string>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 
 namespace {

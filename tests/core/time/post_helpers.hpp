@@ -1,7 +1,7 @@
 // Helpers that the tests of post and defer share.
 #pragma once
 
-#include "support/in_runtime.hpp"
+#include "core/time/time_test.hpp"
 
 namespace vigil::testing_support {
 
@@ -14,7 +14,7 @@ inline options all_done() {
 // Beside an endless chain, a timer, a fiber and a post each get their turn.
 inline void check_others_have_their_turn() {
   auto ran = make_channel<int>(3);
-  after_func(std::chrono::milliseconds(1), [ran] { ran.send(1); });
+  after_func(1ms, [ran] { ran.send(1); });
   go([ran] { ran.send(2); });
   post([ran] { ran.send(3); });
   int sum = 0;

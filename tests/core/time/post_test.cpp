@@ -1,13 +1,9 @@
 // post: when its functions start, and that they starve nobody.
 #include "core/time/post_helpers.hpp"
 
-#include <atomic>
-#include <memory>
-#include <stdexcept>
 #include <thread>
 #include <vector>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 
 namespace {

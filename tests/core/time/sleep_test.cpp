@@ -1,8 +1,7 @@
+#include "core/time/time_test.hpp"
 #include "support/at_rest.hpp"
-#include "support/in_runtime.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <csignal>
 #include <limits>
 #include <set>
@@ -11,15 +10,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-namespace {
-
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using std::chrono::nanoseconds;
-using vigil::sleep_for;
-using vigil::sleep_until;
-
-}  // namespace
 
 TEST_SUITE("sleep") {
   // Go: TestAfter, TestAfterTick.

@@ -1,19 +1,13 @@
 // post and defer with `stoppable`: functions that are taken back before they begin.
 #include "core/time/post_helpers.hpp"
 
-#include <atomic>
-#include <memory>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <type_traits>
 #include <vector>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 using vigil::stoppable;
-using vigil::timer;
-using vigil::testing::settle;
 
 static_assert(std::is_void_v<decltype(vigil::post([] {}))>, "the plain forms return nothing");
 static_assert(std::is_void_v<decltype(vigil::defer([] {}))>, "the plain forms return nothing");

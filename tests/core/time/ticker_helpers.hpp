@@ -1,21 +1,21 @@
 // Helpers that the tests of tickers share.
 #pragma once
 
-#include "support/in_runtime.hpp"
+#include "core/time/time_test.hpp"
 
-#include <chrono>
 #include <vector>
 
 namespace vigil::testing_support {
 
+using vigil::tick;
+using times = std::vector<nanoseconds>;
+
 // The next n ticks, as distances from `start`; each is received at its own instant or
 // later.
-inline std::vector<std::chrono::nanoseconds> ticks_of(const timer_receiver& from,
-                                                      int n,
-                                                      clock::time_point start) {
-  std::vector<std::chrono::nanoseconds> got;
+inline times ticks_of(const timer_receiver& from, int n, instant start) {
+  times got;
   for (int i = 0; i < n; ++i) {
-    const clock::time_point value = from.recv().value();
+    const instant value = from.recv().value();
     CHECK(value <= clock::now());
     got.push_back(value - start);
   }

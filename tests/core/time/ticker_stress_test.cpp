@@ -3,27 +3,11 @@
 #include "core/time/timer_stress.hpp"
 
 #include <array>
-#include <atomic>
 #include <cstdlib>
-#include <memory>
 
 #include <unistd.h>
 
-namespace {
-
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using std::chrono::microseconds;
-using std::chrono::nanoseconds;
-using vigil::after;
-using vigil::on_recv;
-using vigil::on_timeout;
-using vigil::sleep_for;
-using vigil::ticker;
-using vigil::timer;
-using vigil::timer_receiver;
-
-}  // namespace
 
 TEST_SUITE("timers with channels in real time") {
   // Go: TestMultiWakeupTicker.

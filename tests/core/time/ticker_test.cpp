@@ -1,25 +1,6 @@
 #include "core/time/ticker_helpers.hpp"
-#include "support/in_runtime.hpp"
 
-#include <memory>
-
-namespace {
-
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using std::chrono::nanoseconds;
-using vigil::on_recv;
-using vigil::on_timeout;
-using vigil::sleep_for;
-using vigil::sleep_until;
-using vigil::tick;
-using vigil::ticker;
-using vigil::timer_receiver;
-using vigil::testing::settle;
-using instant = vigil::clock::time_point;
-using times = std::vector<nanoseconds>;
-
-}  // namespace
 
 TEST_SUITE("ticker") {
   // Go: TestTicker; delivered value.

@@ -1,17 +1,10 @@
-#include "core/time/timer_helpers.hpp"
+#include "core/time/time_test.hpp"
 
 namespace {
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using std::chrono::nanoseconds;
-using vigil::after;
 using vigil::on_deadline;
-using vigil::on_recv;
-using vigil::on_timeout;
 using vigil::otherwise;
-using vigil::sleep_for;
-using vigil::timer;
 
 }  // namespace
 

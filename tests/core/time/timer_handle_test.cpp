@@ -1,24 +1,12 @@
-#include "core/time/timer_helpers.hpp"
+#include "core/time/time_test.hpp"
 
-#include <memory>
-#include <stdexcept>
 #include <string>
 
 namespace {
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using std::chrono::nanoseconds;
-using vigil::after;
 using vigil::after_func;
-using vigil::on_recv;
-using vigil::on_timeout;
 using vigil::scoped_timer;
-using vigil::sleep_for;
-using vigil::ticker;
-using vigil::timer;
-using vigil::timer_receiver;
-using vigil::testing::settle;
 
 bool contains(const char* text, const char* part) {
   return std::string_view(text).find(part) != std::string_view::npos;

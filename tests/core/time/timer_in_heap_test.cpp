@@ -1,22 +1,8 @@
-#include "core/time/timer_helpers.hpp"
+#include "core/time/time_test.hpp"
 
 #include <algorithm>
-#include <memory>
 
-namespace {
-
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::after;
-using vigil::on_recv;
-using vigil::on_timeout;
-using vigil::sleep_for;
-using vigil::ticker;
-using vigil::timer;
-using vigil::timer_receiver;
-using vigil::testing::settle;
-
-}  // namespace
 
 TEST_SUITE("the heap and timers with a channel") {
   // Go: TestTimerGC.

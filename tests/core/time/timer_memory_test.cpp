@@ -6,14 +6,7 @@
 
 namespace {
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::after;
-using vigil::on_recv;
-using vigil::on_timeout;
-using vigil::sleep_for;
-using vigil::ticker;
-using vigil::timer;
 
 template <class F>
 void for_both(F body) {

@@ -1,19 +1,6 @@
-#include "core/time/timer_helpers.hpp"
+#include "core/time/time_test.hpp"
 
-namespace {
-
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using std::chrono::nanoseconds;
-using vigil::after;
-using vigil::on_recv;
-using vigil::sleep_for;
-using vigil::sleep_until;
-using vigil::ticker;
-using vigil::timer;
-using vigil::testing::settle;
-
-}  // namespace
 
 TEST_SUITE("timer with a channel: stop") {
   // Go: TestAfterStop (chan); Stop of a channel timer; twice.

@@ -1,7 +1,7 @@
 // Helpers that the real-time tests of timers with a channel share.
 #pragma once
 
-#include "core/time/timer_helpers.hpp"
+#include "core/time/time_test.hpp"
 
 #include <algorithm>
 #include <cstdlib>

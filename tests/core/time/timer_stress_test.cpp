@@ -4,25 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdlib>
-#include <memory>
 
-namespace {
-
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using std::chrono::microseconds;
-using std::chrono::nanoseconds;
-using vigil::after;
-using vigil::on_recv;
-using vigil::on_timeout;
-using vigil::sleep_for;
-using vigil::ticker;
-using vigil::timer;
-using vigil::timer_receiver;
-
-}  // namespace
 
 TEST_SUITE("timers with channels in real time") {
   // Go: TestAfter; at least d, without tolerance.

@@ -1,22 +1,13 @@
-#include "core/time/timer_helpers.hpp"
+#include "core/time/time_test.hpp"
 
 #include <algorithm>
 #include <limits>
 #include <set>
-#include <stdexcept>
 
 namespace {
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using std::chrono::nanoseconds;
-using vigil::after;
 using vigil::after_func;
-using vigil::on_recv;
-using vigil::sleep_for;
-using vigil::timer;
-using vigil::timer_receiver;
-using vigil::testing::settle;
 
 }  // namespace
 

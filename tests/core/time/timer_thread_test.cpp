@@ -1,19 +1,10 @@
 #include "core/time/timer_stress.hpp"
 
-#include <atomic>
 #include <thread>
 
 namespace {
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using std::chrono::microseconds;
-using vigil::after;
-using vigil::on_recv;
-using vigil::sleep_for;
-using vigil::ticker;
-using vigil::timer;
-using vigil::timer_receiver;
 
 vigil::options with_workers(std::size_t n) {
   vigil::options o;

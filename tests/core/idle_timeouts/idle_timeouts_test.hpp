@@ -1,16 +1,22 @@
-// Helpers that the tests of timeout lists share.
+// Includes, names and helpers that the tests of timeout lists share.
 #pragma once
 
-#include "core/time/timer_helpers.hpp"
+#include "core/time/time_test.hpp"
 
 #include <vigil/timeout_list.hpp>
 
+#include <array>
 #include <chrono>
 #include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
 #include <vector>
 
 namespace vigil::testing_support {
 
+using vigil::timeout_list;
+using vigil::timeout_lists;
 using entry = timeout_list::entry;
 
 inline instant now() {

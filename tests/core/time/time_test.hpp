@@ -1,12 +1,29 @@
-// Helpers that the tests of timers with a channel share.
+// Includes, names and helpers that the tests of sleeps, timers and tickers share.
 #pragma once
 
 #include "support/in_runtime.hpp"
 
+#include <atomic>
+#include <chrono>
+#include <memory>
 #include <optional>
+#include <stdexcept>
 #include <utility>
 
 namespace vigil::testing_support {
+
+using namespace std::chrono_literals;
+using std::chrono::microseconds;
+using std::chrono::nanoseconds;
+using vigil::after;
+using vigil::on_recv;
+using vigil::on_timeout;
+using vigil::sleep_for;
+using vigil::sleep_until;
+using vigil::ticker;
+using vigil::timer;
+using vigil::timer_receiver;
+using vigil::testing::settle;
 
 using instant = clock::time_point;
 
