@@ -1,18 +1,9 @@
 // after_func: many timers at once, chains, and busy programs.
-#include "support/in_runtime.hpp"
+#include "core/timer/timer_test.hpp"
 
-#include <atomic>
 #include <functional>
 
-namespace {
-
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using std::chrono::nanoseconds;
-using vigil::after_func;
-using vigil::sleep_for;
-
-}  // namespace
 
 TEST_SUITE("after_func") {
   // Node, libuv: up to 1 ms early (libuv#4773).

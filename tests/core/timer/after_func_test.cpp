@@ -1,22 +1,10 @@
-#include "support/in_runtime.hpp"
+#include "core/timer/timer_test.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <functional>
-#include <memory>
 #include <set>
-#include <string>
-#include <thread>
 
-namespace {
-
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using std::chrono::nanoseconds;
-using vigil::after_func;
-using vigil::sleep_for;
-
-}  // namespace
 
 TEST_SUITE("after_func") {
   // Go: Where f runs.

@@ -1,22 +1,12 @@
 // The end of the runtime object destroys the captures of every callback, whatever handles
 // there are.
-#include "support/in_runtime.hpp"
+#include "core/timer/timer_test.hpp"
 
-#include <atomic>
-#include <memory>
-#include <string>
-#include <thread>
 #include <utility>
-#include <vector>
 
 namespace {
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::after_func;
-using vigil::every;
-using vigil::sleep_for;
-using vigil::timer;
 
 // A session as programs from Asio have it: its timer's callback owns it.
 struct session {

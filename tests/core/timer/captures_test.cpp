@@ -1,18 +1,10 @@
-#include "support/in_runtime.hpp"
+#include "core/timer/timer_test.hpp"
 
-#include <atomic>
-#include <memory>
-#include <string>
-#include <thread>
 #include <utility>
 
 namespace {
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::after_func;
-using vigil::sleep_for;
-using vigil::timer;
 
 // Records where it is destroyed.
 struct witness {

@@ -1,12 +1,7 @@
 // Queries of a timer: deadline, remaining, ref and unref.
-#include "support/in_runtime.hpp"
+#include "core/timer/timer_test.hpp"
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using std::chrono::nanoseconds;
-using vigil::after_func;
-using vigil::sleep_for;
-using vigil::timer;
 
 TEST_SUITE("timer deadline") {
   // Node, libuv: due_in.

@@ -1,19 +1,28 @@
 #include "core/timer/timer_service.hpp"
-#include "support/in_runtime.hpp"
+#include "core/timer/timer_test.hpp"
 
-#include <atomic>
-#include <memory>
 #include <stdexcept>
 
 namespace {
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using std::chrono::nanoseconds;
-using vigil::every;
-using vigil::sleep_for;
-using vigil::timer;
 using times = std::vector<nanoseconds>;
+
+// The times at which a timer of that period runs within `whole`, when the first run takes
+// `slow`.
+times runs_after_a_slow_one(nanoseconds period, nanoseconds slow, nanoseconds whole) {
+  times at;
+  in_virtual([&] {
+    const auto start = vigil::clock::now();
+    timer t = every(period, [&] {
+      at.push_back(since(start));
+      if (at.size() == 1) sleep_for(slow);
+    });
+    sleep_for(whole);
+    t.stop();
+  });
+  return at;
+}
 
 }  // namespace
 
@@ -60,32 +69,12 @@ TEST_SUITE("every") {
   // Go: Period rule, its example. Node, libuv: lateness adds up (node#21822), ticks
   // buffered.
   TEST_CASE("runs missed by a slow callback collapse into one and the phase is kept") {
-    in_virtual([] {
-      const auto start = vigil::clock::now();
-      times at;
-      timer t = every(100ms, [&] {
-        at.push_back(since(start));
-        if (at.size() == 1) sleep_for(250ms);
-      });
-      sleep_for(650ms);
-      CHECK(at == times{100ms, 350ms, 400ms, 500ms, 600ms});
-      t.stop();
-    });
+    CHECK(runs_after_a_slow_one(100ms, 250ms, 650ms) == times{100ms, 350ms, 400ms, 500ms, 600ms});
   }
 
   // Node, libuv: timer_no_double_call.
   TEST_CASE("a callback that ends on a deadline of the phase runs once there") {
-    in_virtual([] {
-      const auto start = vigil::clock::now();
-      times at;
-      timer t = every(10ms, [&] {
-        at.push_back(since(start));
-        if (at.size() == 1) sleep_for(30ms);
-      });
-      sleep_for(65ms);
-      CHECK(at == times{10ms, 40ms, 50ms, 60ms});
-      t.stop();
-    });
+    CHECK(runs_after_a_slow_one(10ms, 30ms, 65ms) == times{10ms, 40ms, 50ms, 60ms});
   }
 
   // Go: Two runs at once.

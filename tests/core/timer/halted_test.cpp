@@ -1,21 +1,14 @@
 // The end of a scoped_timer, and stop_and_wait(), against a callback that arms its own
 // timer: afterwards nothing runs and nothing is pending (SW1-SW3 of stop_waiters.hpp).
-#include "support/in_runtime.hpp"
+#include "core/timer/timer_test.hpp"
 #include "support/note.hpp"
 
 #include <vigil/clocks.hpp>
 
 #include <functional>
-#include <memory>
-#include <string>
-#include <vector>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::after_func;
 using vigil::scoped_timer;
-using vigil::sleep_for;
-using vigil::timer;
 
 namespace {
 

@@ -1,13 +1,10 @@
 // The counts in a timer record's word, at numbers that a program may reach.
 #include "core/timer/stop_waiters.hpp"
 #include "core/timer/timer_service.hpp"
-#include "support/in_runtime.hpp"
-
-#include <memory>
+#include "core/timer/timer_test.hpp"
 
 namespace {
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 using vigil::detail::timer_record;
 

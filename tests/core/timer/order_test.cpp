@@ -1,18 +1,10 @@
 // options::equal_deadlines: timers with equal deadlines fire in the order of arming.
 #include "core/timer/timer_service.hpp"
-#include "support/in_runtime.hpp"
+#include "core/timer/timer_test.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <memory>
-#include <string>
-#include <vector>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::after_func;
-using vigil::sleep_for;
-using vigil::timer;
 using vigil::detail::runtime_timer;
 using vigil::detail::timer_service;
 

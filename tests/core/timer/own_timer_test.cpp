@@ -1,20 +1,13 @@
 // Callbacks that take their own timer.
-#include "support/in_runtime.hpp"
+#include "core/timer/timer_test.hpp"
 
-#include <atomic>
 #include <functional>
-#include <memory>
 #include <stdexcept>
-#include <thread>
 #include <utility>
 
 namespace {
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::after_func;
-using vigil::sleep_for;
-using vigil::timer;
 
 // Calls body(make) for each way to make a timer on the monotonic clock.
 template <class Body>

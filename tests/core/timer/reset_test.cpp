@@ -1,17 +1,9 @@
 // timer::reset: where a timer goes, and which of stop, reset and the run wins.
-#include "support/in_runtime.hpp"
+#include "core/timer/timer_test.hpp"
 
-#include <atomic>
-#include <memory>
 #include <stdexcept>
-#include <thread>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using std::chrono::nanoseconds;
-using vigil::after_func;
-using vigil::sleep_for;
-using vigil::timer;
 
 TEST_SUITE("timer reset") {
   // Go: TestReset; Reset result; of a stopped one.

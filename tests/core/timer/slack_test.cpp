@@ -1,16 +1,11 @@
 #include "core/timer/timer_service.hpp"
-#include "support/in_runtime.hpp"
+#include "core/timer/timer_test.hpp"
 
 #include <map>
 
 namespace {
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using std::chrono::nanoseconds;
-using vigil::after_func;
-using vigil::sleep_for;
-using vigil::timer;
 
 // A timer with slack; slack applies from the arming after set_slack().
 template <class F>

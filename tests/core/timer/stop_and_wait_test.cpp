@@ -1,19 +1,10 @@
 // timer::stop_and_wait: no run is under way when it returns.
 #include "core/sched/wait/cancel_tree.hpp"
-#include "support/in_runtime.hpp"
+#include "core/timer/timer_test.hpp"
 
-#include <atomic>
-#include <memory>
 #include <stdexcept>
-#include <string>
-#include <thread>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using std::chrono::nanoseconds;
-using vigil::after_func;
-using vigil::sleep_for;
-using vigil::timer;
 
 TEST_SUITE("timer stop_and_wait") {
   TEST_CASE("waits for the callback that is running and is false") {

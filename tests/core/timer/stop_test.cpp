@@ -1,15 +1,7 @@
 // timer::stop: its result, and that a stopped timer never runs.
-#include "support/in_runtime.hpp"
+#include "core/timer/timer_test.hpp"
 
-#include <atomic>
-#include <memory>
-#include <thread>
-
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::after_func;
-using vigil::sleep_for;
-using vigil::timer;
 
 TEST_SUITE("timer stop") {
   // Go: TestAfterStop (func); Stop, func timer; Stop twice.
