@@ -1,4 +1,4 @@
-// Helpers that the tests of cases.hpp share.
+// Includes, names and helpers that the tests of cases.hpp share.
 #pragma once
 
 #include "core/sync/sync_test.hpp"
@@ -24,10 +24,17 @@
 
 namespace vigil::testing_support {
 
+using vigil::go;
+using vigil::make_channel;
+using vigil::on_recv;
+using vigil::on_timeout;
+using vigil::otherwise;
+using vigil::select;
+
 // A fiber that sleeps for the time and returns the result.
 inline auto ends_after(std::chrono::milliseconds time, int result) {
-  return vigil::spawn([time, result] {
-    vigil::sleep_for(time);
+  return spawn([time, result] {
+    sleep_for(time);
     return result;
   });
 }

@@ -1,19 +1,9 @@
 // The cases of semaphores, wait groups and latches.
 #include "core/cases/cases_test.hpp"
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::go;
-using vigil::make_channel;
 using vigil::on_acquire;
-using vigil::on_recv;
-using vigil::on_timeout;
 using vigil::on_wait;
-using vigil::otherwise;
-using vigil::select;
-using vigil::sleep_for;
-using vigil::spawn;
-using vigil::testing::settle;
 
 TEST_SUITE("count cases") {
   TEST_CASE("permits are taken as by acquire(), and stay with the caller or a scoped_permit") {

@@ -1,20 +1,11 @@
 // The cases of groups, and group_of::next().
 #include "core/cases/cases_test.hpp"
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 using vigil::group;
 using vigil::group_of;
-using vigil::make_channel;
 using vigil::on_next;
-using vigil::on_recv;
-using vigil::on_timeout;
 using vigil::on_wait;
-using vigil::otherwise;
-using vigil::select;
-using vigil::sleep_for;
-using vigil::spawn;
-using vigil::testing::settle;
 
 namespace {
 

@@ -3,18 +3,8 @@
 
 #include <vigil/co.hpp>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::go;
-using vigil::make_channel;
 using vigil::on_join;
-using vigil::on_recv;
-using vigil::on_timeout;
-using vigil::otherwise;
-using vigil::select;
-using vigil::sleep_for;
-using vigil::spawn;
-using vigil::testing::settle;
 
 namespace {
 

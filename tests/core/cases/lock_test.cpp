@@ -1,20 +1,10 @@
 // The cases of locks: what lock() does, beside other cases of a select.
 #include "core/cases/cases_test.hpp"
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::go;
-using vigil::make_channel;
 using vigil::on_lock;
 using vigil::on_lock_shared;
-using vigil::on_recv;
-using vigil::on_timeout;
-using vigil::otherwise;
-using vigil::select;
 using vigil::select_ordered;
-using vigil::sleep_for;
-using vigil::spawn;
-using vigil::testing::settle;
 
 namespace {
 

@@ -1,15 +1,11 @@
 // wait_any and wait_all.
 #include "core/cases/cases_test.hpp"
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::sleep_for;
-using vigil::spawn;
 using vigil::wait_all;
 using vigil::wait_all_for;
 using vigil::wait_any;
 using vigil::wait_any_for;
-using vigil::testing::settle;
 
 TEST_SUITE("wait_any, wait_all") {
   TEST_CASE("wait_any tells which has ended, until each was joined") {

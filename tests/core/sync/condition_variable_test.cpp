@@ -1,23 +1,15 @@
+#include "core/sync/sync_test.hpp"
 #include "support/child.hpp"
-#include "sync_test.hpp"
 
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <shared_mutex>
-#include <stdexcept>
 #include <system_error>
-#include <thread>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::clock;
 using vigil::condition_variable;
 using vigil::mutex;
-using vigil::sleep_for;
-using vigil::spawn;
-using vigil::testing::settle;
 
 namespace {
 

@@ -1,13 +1,9 @@
 // The timed waits that wait_group, latch and semaphore share.
-#include "sync_test.hpp"
+#include "core/sync/sync_test.hpp"
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::clock;
 using vigil::latch;
 using vigil::semaphore;
-using vigil::sleep_for;
-using vigil::spawn;
 using vigil::wait_group;
 
 TEST_SUITE("counters with a timeout") {

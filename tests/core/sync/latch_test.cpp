@@ -1,16 +1,10 @@
 // latch: a count that falls to zero once.
-#include "sync_test.hpp"
+#include "core/sync/sync_test.hpp"
 
-#include <cstdint>
 #include <limits>
-#include <stdexcept>
-#include <thread>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::clock;
 using vigil::latch;
-using vigil::spawn;
 
 TEST_SUITE("latch") {
   TEST_CASE("readies all waiters when it has come to zero, and stays open") {

@@ -1,17 +1,11 @@
 // mutex: deadlines, stops, the shutdown and deadlocks of waits for it.
+#include "core/sync/sync_test.hpp"
 #include "support/child.hpp"
-#include "sync_test.hpp"
 
-#include <chrono>
 #include <mutex>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::clock;
 using vigil::mutex;
-using vigil::sleep_for;
-using vigil::spawn;
-using vigil::testing::settle;
 
 TEST_SUITE("mutex") {
   TEST_CASE("a timed lock gives up at exactly its deadline, and gets it if it is free before") {

@@ -1,27 +1,17 @@
 #include "core/sync/mutex.hpp"
 
 #include "core/sync/lock_watch.hpp"
+#include "core/sync/sync_test.hpp"
 #include "support/child.hpp"
-#include "sync_test.hpp"
 
 #include <vigil/cases.hpp>
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <cstdint>
 #include <mutex>
 #include <optional>
-#include <stdexcept>
-#include <thread>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::clock;
 using vigil::mutex;
-using vigil::sleep_for;
-using vigil::spawn;
-using vigil::testing::settle;
 
 namespace {
 

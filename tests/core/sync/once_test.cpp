@@ -1,17 +1,10 @@
 // once: one run, whose end the others wait for, even if it throws or is stopped.
-#include "sync_test.hpp"
+#include "core/sync/sync_test.hpp"
 
 #include <memory>
-#include <stdexcept>
-#include <thread>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::clock;
 using vigil::once;
-using vigil::sleep_for;
-using vigil::spawn;
-using vigil::testing::settle;
 
 namespace {
 

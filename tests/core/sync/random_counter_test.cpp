@@ -2,14 +2,10 @@
 #include "random_locks.hpp"
 
 #include <algorithm>
-#include <cstdint>
 #include <type_traits>
-#include <vector>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 using namespace vigil::testing_support::random_locks;
-using vigil::testing::settle;
 
 namespace {
 

@@ -4,12 +4,9 @@
 #include <algorithm>
 #include <deque>
 #include <mutex>
-#include <utility>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 using namespace vigil::testing_support::random_locks;
-using vigil::testing::settle;
 
 namespace {
 

@@ -5,7 +5,7 @@
 // coincides with a step. A seed replays its program.
 #pragma once
 
-#include "sync_test.hpp"
+#include "core/sync/sync_test.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -3,21 +3,17 @@
 // gives up at its deadline, a cancelled call ends when its context does, a lock has one
 // owner, an entry expires a duration after its last touch. At the end the counts add up
 // and no fiber is left. A seed replays its program.
-#include "sync_test.hpp"
+#include "core/sync/sync_test.hpp"
 
 #include <vigil/timeout_list.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <cstdlib>
 #include <deque>
 #include <mutex>
 #include <optional>
-#include <utility>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 
 namespace {

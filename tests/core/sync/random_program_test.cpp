@@ -1,19 +1,14 @@
 // Random programs on virtual time against a model: each step acquires, releases, stops a
 // fiber or lets time pass, and then compares who holds what. The message has the seed.
-#include "sync_test.hpp"
+#include "core/sync/sync_test.hpp"
 
 #include <algorithm>
-#include <cstdint>
 #include <cstdio>
 #include <deque>
 #include <memory>
 #include <optional>
-#include <string>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::clock;
-using vigil::testing::settle;
 
 namespace {
 

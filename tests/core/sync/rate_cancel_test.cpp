@@ -1,25 +1,17 @@
 // A rate_limiter whose reservations and waits are cancelled: it loses no token, returns
 // none twice, and lets no more act than the limit allows.
-#include "sync_test.hpp"
+#include "core/sync/sync_test.hpp"
 
 #include <vigil/rate_limiter.hpp>
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <random>
-#include <utility>
-#include <vector>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::clock;
 using vigil::rate;
 using vigil::rate_limiter;
 using vigil::reservation;
-using vigil::sleep_for;
-using vigil::spawn;
-using vigil::testing::settle;
 
 namespace {
 

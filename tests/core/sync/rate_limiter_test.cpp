@@ -1,26 +1,15 @@
-#include "sync_test.hpp"
+#include "core/sync/sync_test.hpp"
 
 #include <vigil/rate_limiter.hpp>
 
-#include <atomic>
 #include <cstddef>
-#include <cstdint>
 #include <limits>
-#include <stdexcept>
-#include <thread>
 #include <type_traits>
-#include <utility>
-#include <vector>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::clock;
 using vigil::rate;
 using vigil::rate_limiter;
 using vigil::reservation;
-using vigil::sleep_for;
-using vigil::spawn;
-using vigil::testing::settle;
 
 TEST_SUITE("rate_limiter") {
   // Go: rate: TestLimiterBurst1, -Burst3.

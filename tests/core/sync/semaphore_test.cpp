@@ -1,18 +1,10 @@
 // semaphore: never more holders than permits, first come, first served.
-#include "sync_test.hpp"
+#include "core/sync/sync_test.hpp"
 
-#include <atomic>
-#include <cstdint>
 #include <limits>
-#include <stdexcept>
-#include <thread>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::clock;
 using vigil::semaphore;
-using vigil::spawn;
-using vigil::testing::settle;
 
 TEST_SUITE("semaphore") {
   TEST_CASE("there are never more holders than permits") {

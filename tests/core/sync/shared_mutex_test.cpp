@@ -1,19 +1,10 @@
-#include "sync_test.hpp"
+#include "core/sync/sync_test.hpp"
 
-#include <atomic>
-#include <cstdint>
 #include <mutex>
 #include <shared_mutex>
-#include <stdexcept>
-#include <thread>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::clock;
 using vigil::shared_mutex;
-using vigil::sleep_for;
-using vigil::spawn;
-using vigil::testing::settle;
 
 TEST_SUITE("shared_mutex") {
   // Go: RWMutex: readers parallel.

@@ -1,19 +1,11 @@
-#include "sync_test.hpp"
+#include "core/sync/sync_test.hpp"
 
 #include <vigil/single_flight.hpp>
 
-#include <atomic>
 #include <memory>
-#include <stdexcept>
-#include <string>
-#include <thread>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 using vigil::single_flight;
-using vigil::sleep_for;
-using vigil::spawn;
-using vigil::testing::settle;
 
 TEST_SUITE("single_flight") {
   // Go: singleflight: TestDo, TestDoErr, TestDoDupSuppress.

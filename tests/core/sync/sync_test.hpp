@@ -1,4 +1,4 @@
-// Helpers that the tests of sync share.
+// Includes, names and helpers that the tests of sync share.
 #pragma once
 
 #include "support/in_runtime.hpp"
@@ -7,8 +7,12 @@
 #include <vigil/sync.hpp>
 #include <vigil/vigil.hpp>
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,12 +20,18 @@
 
 namespace vigil::testing_support {
 
+using namespace std::chrono_literals;
+using vigil::clock;
+using vigil::sleep_for;
+using vigil::spawn;
+using vigil::testing::settle;
+
 // Fibers that are joined at the end of a scope.
 class crowd {
  public:
   template <class F>
   void add(F f) {
-    fibers_.push_back(vigil::spawn(std::move(f)));
+    fibers_.push_back(spawn(std::move(f)));
   }
 
   void join() {
@@ -31,7 +41,7 @@ class crowd {
   }
 
  private:
-  std::vector<vigil::fiber<>> fibers_;
+  std::vector<fiber<>> fibers_;
 };
 
 }  // namespace vigil::testing_support

@@ -1,22 +1,12 @@
 // wait_group: a count that fibers and threads wait for, again and again.
-#include "sync_test.hpp"
+#include "core/sync/sync_test.hpp"
 
-#include <atomic>
-#include <cstdint>
 #include <functional>
 #include <limits>
 #include <memory>
-#include <stdexcept>
-#include <string>
-#include <thread>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::clock;
-using vigil::sleep_for;
-using vigil::spawn;
 using vigil::wait_group;
-using vigil::testing::settle;
 
 TEST_SUITE("wait_group") {
   // Go: WaitGroup: reuse after Wait.
