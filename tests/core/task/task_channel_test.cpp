@@ -1,20 +1,7 @@
 // Tasks and fibers at the two ends of channels, and select.
-#include "support/in_runtime.hpp"
+#include "core/task/task_test.hpp"
 
-#include <vigil/co.hpp>
-
-#include <optional>
-#include <vector>
-
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-namespace co = vigil::co;
-using vigil::channel;
-using vigil::clock;
-using vigil::make_channel;
-using vigil::spawn;
-using vigil::task;
-using vigil::task_handle;
 
 TEST_SUITE("task: channels") {
   TEST_CASE("values go from task to task, from task to fiber and back") {

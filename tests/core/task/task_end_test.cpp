@@ -1,23 +1,10 @@
 // Handles, detached tasks, and mistakes.
-#include "support/in_runtime.hpp"
+#include "core/task/task_test.hpp"
 
-#include <vigil/co.hpp>
-
-#include <optional>
-#include <stdexcept>
 #include <thread>
-#include <utility>
-#include <vector>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-namespace co = vigil::co;
-using vigil::make_channel;
-using vigil::spawn;
-using vigil::task;
-using vigil::task_handle;
 using vigil::wrong_place;
-using vigil::testing::settle;
 
 namespace {
 

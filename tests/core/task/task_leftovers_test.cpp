@@ -1,21 +1,13 @@
 // The guards and values that user code leaves on a runner, at the end of a task above
 // all, are not there for the next task.
+#include "core/task/task_test.hpp"
 #include "support/child.hpp"
-#include "support/in_runtime.hpp"
-
-#include <vigil/co.hpp>
 
 #include <csignal>
 #include <exception>
-#include <memory>
 #include <new>
-#include <stdexcept>
-#include <utility>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-namespace co = vigil::co;
-using vigil::task;
 
 namespace {
 

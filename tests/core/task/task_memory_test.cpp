@@ -1,19 +1,13 @@
 // The memory that a sleeping task has.
+#include "core/task/task_test.hpp"
 #include "support/child.hpp"
-#include "support/in_runtime.hpp"
-
-#include <vigil/co.hpp>
 
 #include <cstddef>
 #include <cstdio>
-#include <memory>
 
 #include <sys/prctl.h>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-namespace co = vigil::co;
-using vigil::task;
 
 #ifndef VIGIL_TEST_UNDER_SANITIZER  // a sanitizer has an allocator and shadows of its own
 

@@ -1,20 +1,10 @@
 // Random programs of tasks and fibers: no value is lost, none comes twice.
-#include "support/in_runtime.hpp"
-
-#include <vigil/co.hpp>
+#include "core/task/task_test.hpp"
 
 #include <atomic>
 #include <cstdint>
-#include <optional>
-#include <vector>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-namespace co = vigil::co;
-using vigil::channel;
-using vigil::make_channel;
-using vigil::task;
-using vigil::task_handle;
 
 namespace {
 

@@ -1,23 +1,12 @@
 // The shapes of coroutines that g++ 12 miscompiles (the box in docs/guide/coroutines.md),
 // and those that hold. tools/check_coroutines.py finds the first; this file tests it.
-#include "support/in_runtime.hpp"
+#include "core/task/task_test.hpp"
 
-#include <vigil/co.hpp>
-
-#include <memory>
-#include <optional>
 #include <string>
 #include <type_traits>
-#include <utility>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-namespace co = vigil::co;
-using vigil::channel;
 using vigil::context;
-using vigil::make_channel;
-using vigil::spawn;
-using vigil::task;
 
 namespace {
 

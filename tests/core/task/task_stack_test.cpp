@@ -1,16 +1,7 @@
 // Tasks when there is no stack for one more runner.
-#include "support/in_runtime.hpp"
+#include "core/task/task_test.hpp"
 
-#include <vigil/co.hpp>
-
-#include <vector>
-
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-namespace co = vigil::co;
-using vigil::spawn;
-using vigil::task;
-using vigil::task_handle;
 
 namespace {
 

@@ -1,20 +1,7 @@
 // Tasks at locks, permits, counts, groups and fibers.
-#include "support/in_runtime.hpp"
+#include "core/task/task_test.hpp"
 
-#include <vigil/co.hpp>
-
-#include <optional>
-#include <stdexcept>
-#include <vector>
-
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-namespace co = vigil::co;
-using vigil::clock;
-using vigil::spawn;
-using vigil::task;
-using vigil::task_handle;
-using vigil::testing::settle;
 
 TEST_SUITE("task: sync") {
   TEST_CASE("one task or fiber at a time holds a mutex") {

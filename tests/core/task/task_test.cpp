@@ -1,22 +1,11 @@
 // task<T>: what it returns and throws, alone, awaited by another and started.
-#include "support/in_runtime.hpp"
-
-#include <vigil/co.hpp>
+#include "core/task/task_test.hpp"
 
 #include <atomic>
-#include <memory>
-#include <stdexcept>
 #include <string>
 #include <thread>
-#include <vector>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-namespace co = vigil::co;
-using vigil::clock;
-using vigil::spawn;
-using vigil::task;
-using vigil::task_handle;
 
 namespace {
 

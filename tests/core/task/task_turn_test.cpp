@@ -1,24 +1,13 @@
 // The budget of a turn, for tasks: an await that is served at once lets others go first
 // now and then.
-#include "support/in_runtime.hpp"
+#include "core/task/task_test.hpp"
 
-#include <vigil/co.hpp>
-
-#include <optional>
-#include <stdexcept>
 #include <string>
-#include <utility>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-namespace co = vigil::co;
-using vigil::channel;
-using vigil::make_channel;
 using vigil::on_recv;
 using vigil::on_timeout;
 using vigil::otherwise;
-using vigil::spawn;
-using vigil::task;
 
 namespace {
 

@@ -1,22 +1,10 @@
 // wait_any and wait_all over tasks: on fibers, and with co_await in tasks.
-#include "support/in_runtime.hpp"
-
-#include <vigil/co.hpp>
+#include "core/task/task_test.hpp"
 
 #include <atomic>
-#include <optional>
-#include <stdexcept>
 #include <thread>
-#include <utility>
-#include <vector>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-namespace co = vigil::co;
-using vigil::spawn;
-using vigil::task;
-using vigil::task_handle;
-using vigil::testing::settle;
 
 namespace {
 

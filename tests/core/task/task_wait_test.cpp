@@ -1,27 +1,12 @@
 // How the waits of a task end early: stops, contexts, the end of the run.
+#include "core/task/task_test.hpp"
 #include "support/dumped.hpp"
-#include "support/in_runtime.hpp"
 #include "support/note.hpp"
 
-#include <vigil/co.hpp>
-
-#include <memory>
-#include <optional>
 #include <string>
-#include <utility>
-#include <vector>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-namespace co = vigil::co;
 using vigil::cancelled;
-using vigil::channel;
-using vigil::clock;
-using vigil::make_channel;
-using vigil::spawn;
-using vigil::task;
-using vigil::task_handle;
-using vigil::testing::settle;
 
 namespace {
 
