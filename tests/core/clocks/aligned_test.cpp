@@ -1,17 +1,9 @@
 #include "core/clocks/clock_channel.hpp"
-#include "core/clocks/clock_helpers.hpp"
-
-#include <stdexcept>
-#include <vector>
+#include "core/clocks/clocks_test.hpp"
 
 namespace {
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::wall_clock;
-using vigil::testing::settle;
-using vigil::testing::step_wall;
-using vigil::testing::suspend_for;
 using times = std::vector<wall_time>;
 
 times ticks_of(const vigil::aligned_ticker& t, int n) {

@@ -1,20 +1,10 @@
-#include "core/clocks/clock_helpers.hpp"
+#include "core/clocks/clocks_test.hpp"
 
 #include <functional>
-#include <memory>
-#include <optional>
-#include <stdexcept>
-#include <vector>
 
 namespace {
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::boot_clock;
-using vigil::wall_clock;
-using vigil::testing::settle;
-using vigil::testing::step_wall;
-using vigil::testing::suspend_for;
 using vigil::wall::after_func_at;
 using wall_timer = vigil::wall::timer;
 

@@ -1,18 +1,8 @@
 // Callbacks on wall and boot time: those that take their timer, and the end of their
 // captures (timer/own_timer_test.cpp, timer/captures_end_test.cpp).
-#include "core/clocks/clock_helpers.hpp"
+#include "core/clocks/clocks_test.hpp"
 
-#include <memory>
-#include <utility>
-
-namespace {
-
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::boot_clock;
-using vigil::sleep_for;
-
-}  // namespace
 
 TEST_SUITE("a callback on another clock that takes its timer") {
   TEST_CASE("may reset it, though no other handle is left") {

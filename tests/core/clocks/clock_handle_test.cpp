@@ -1,17 +1,9 @@
 // Handles of timers on other clocks: moved, assigned, and owned by their own callbacks;
 // and a step that is told while a run ends.
-#include "core/clocks/clock_helpers.hpp"
 #include "core/clocks/clock_hub.hpp"
-#include "support/in_runtime.hpp"
+#include "core/clocks/clocks_test.hpp"
 
-#include <chrono>
-#include <memory>
-#include <stdexcept>
-#include <utility>
-
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::wall_clock;
 
 TEST_SUITE("clocks: handles") {
   TEST_CASE("a timer that was moved from is empty") {

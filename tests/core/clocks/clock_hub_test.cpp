@@ -1,24 +1,19 @@
 // The followers of a hub, alone, and how they are told.
 #include "core/clocks/clock_hub.hpp"
 
-#include "core/clocks/clock_helpers.hpp"
+#include "core/clocks/clocks_test.hpp"
 #include "core/sched/worker/scheduler.hpp"
 
 #include <atomic>
 #include <functional>
-#include <memory>
 #include <new>
-#include <utility>
-#include <vector>
 
 namespace {
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 using vigil::detail::clock_follower;
 using vigil::detail::clock_hub;
 using vigil::detail::clock_kind;
-using vigil::testing::step_wall;
 
 clock_hub& hub_of_run() {
   return *clock_hub::of(*vigil::detail::require_fiber("a test").sched);

@@ -1,18 +1,12 @@
 // Random programs on virtual time, beside a model: a timer on a clock ends at the first
 // instant at which that clock reads its time.
-#include "core/clocks/clock_helpers.hpp"
+#include "core/clocks/clocks_test.hpp"
 
 #include <algorithm>
-#include <vector>
 
 namespace {
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using std::chrono::nanoseconds;
-using vigil::boot_clock;
-using vigil::wall_clock;
-using vigil::testing::settle;
 
 // One timer, and what the model expects of it.
 struct expected {

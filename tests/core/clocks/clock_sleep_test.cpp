@@ -1,19 +1,9 @@
-#include "core/clocks/clock_helpers.hpp"
+#include "core/clocks/clocks_test.hpp"
 
 #include <cstdio>
-#include <stdexcept>
 #include <string>
 
-namespace {
-
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::boot_clock;
-using vigil::wall_clock;
-using vigil::testing::step_wall;
-using vigil::testing::suspend_for;
-
-}  // namespace
 
 TEST_SUITE("sleeps on other clocks") {
   TEST_CASE("virtual wall time and boot time begin with the runtime's clock and run with it") {

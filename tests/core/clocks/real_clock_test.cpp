@@ -2,8 +2,8 @@
 //
 // VIGIL_MAY_SET_CLOCK=1 lets a test step the machine's wall clock by a millisecond, and
 // back; it needs CAP_SYS_TIME as well.
-#include "core/clocks/clock_helpers.hpp"
 #include "core/clocks/clock_hub.hpp"
+#include "core/clocks/clocks_test.hpp"
 #include "core/sched/worker/scheduler.hpp"
 #include "support/thread_count.hpp"
 
@@ -15,7 +15,6 @@
 #include <string>
 #include <system_error>
 #include <thread>
-#include <vector>
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -25,11 +24,7 @@
 
 namespace {
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using std::chrono::nanoseconds;
-using vigil::boot_clock;
-using vigil::wall_clock;
 using vigil::detail::clock_hub;
 using vigil::detail::clock_kind;
 using wall_timer = vigil::wall::timer;

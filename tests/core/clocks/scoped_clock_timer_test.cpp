@@ -1,17 +1,10 @@
 // wall::scoped_timer and boot::scoped_timer.
-#include "support/in_runtime.hpp"
+#include "core/clocks/clocks_test.hpp"
 
-#include <vigil/clocks.hpp>
-
-#include <memory>
-#include <optional>
 #include <string>
 #include <thread>
-#include <utility>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::sleep_for;
 
 namespace {
 

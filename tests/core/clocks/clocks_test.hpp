@@ -1,4 +1,4 @@
-// Helpers that the tests of other clocks share.
+// Includes, names and helpers that the tests of other clocks share.
 #pragma once
 
 #include "support/in_runtime.hpp"
@@ -6,8 +6,22 @@
 #include <vigil/clocks.hpp>
 
 #include <chrono>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+#include <vector>
 
 namespace vigil::testing_support {
+
+using namespace std::chrono_literals;
+using std::chrono::nanoseconds;
+using vigil::boot_clock;
+using vigil::sleep_for;
+using vigil::wall_clock;
+using vigil::testing::settle;
+using vigil::testing::step_wall;
+using vigil::testing::suspend_for;
 
 using wall_time = wall_clock::time_point;
 using boot_time = boot_clock::time_point;
