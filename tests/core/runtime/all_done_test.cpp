@@ -1,19 +1,12 @@
 // exit_when::all_done: the run ends when nothing more is to come.
-#include "support/child.hpp"
+#include "core/runtime/runtime_test.hpp"
 #include "support/gate.hpp"
 #include "support/handler_watch.hpp"
-#include "support/in_runtime.hpp"
 
-#include <vigil/error.hpp>
 #include <vigil/timeout_list.hpp>
 
-#include <atomic>
-#include <memory>
 #include <optional>
-#include <stdexcept>
-#include <thread>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 
 namespace {

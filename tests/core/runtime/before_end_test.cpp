@@ -1,16 +1,8 @@
 // options::before_end: the hook of a program that ends when all is done.
-#include "support/in_runtime.hpp"
+#include "core/runtime/runtime_test.hpp"
 
-#include <vigil/error.hpp>
-
-#include <atomic>
 #include <functional>
-#include <memory>
-#include <stdexcept>
-#include <string>
-#include <thread>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 
 namespace {

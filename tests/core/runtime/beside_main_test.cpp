@@ -63,9 +63,10 @@ void take_turns(const vigil::channel<int>& there, const vigil::channel<int>& bac
   }
 }
 
-// The same, with a main fiber that waits for a tick beside it.
-template <class Wait>
-void main_has_its_tick(Wait wait) {
+// Calls waits(begin) on a main fiber beside another one that has had short turns and
+// computes after begin().
+template <class F>
+void main_waits_beside_short_turns(F waits) {
   for (const std::size_t workers : {std::size_t{2}, std::size_t{4}}) {
     computation c;
     vigil::run(with_workers(workers), [&] {
@@ -78,12 +79,20 @@ void main_has_its_tick(Wait wait) {
         c.run();
       });
       take_turns(there, back);
-      const vigil::ticker beat(5ms);
-      there.send(0);
-      wait(beat.channel());
+      waits([&] { there.send(0); });
       c.end();
     });
   }
+}
+
+// The same, with a main fiber that waits for a tick.
+template <class Wait>
+void main_has_its_tick(Wait wait) {
+  main_waits_beside_short_turns([&](auto begin) {
+    const vigil::ticker beat(5ms);
+    begin();
+    wait(beat.channel());
+  });
 }
 
 TEST_SUITE("beside main") {
@@ -134,23 +143,10 @@ TEST_SUITE("beside main") {
   }
 
   TEST_CASE("main wakes from a sleep although the fiber that computes has had short turns") {
-    for (const std::size_t workers : {std::size_t{2}, std::size_t{4}}) {
-      computation c;
-      vigil::run(with_workers(workers), [&] {
-        const auto there = vigil::make_channel<int>(1);
-        const auto back = vigil::make_channel<int>(1);
-        vigil::go([&c, there, back] {
-          for (int i = 0; i < 200; ++i)
-            back.send(there.recv().value_or(0));
-          static_cast<void>(there.recv());
-          c.run();
-        });
-        take_turns(there, back);
-        there.send(0);
-        vigil::sleep_for(10ms);
-        c.end();
-      });
-    }
+    main_waits_beside_short_turns([](auto begin) {
+      begin();
+      vigil::sleep_for(10ms);
+    });
   }
 
   TEST_CASE("a fiber that computes at once lets main receive its value within a limit") {

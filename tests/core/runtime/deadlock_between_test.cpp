@@ -1,20 +1,13 @@
 // Deadlocks where several runtimes run at once, in threads of one process.
+#include "core/runtime/runtime_test.hpp"
 #include "support/at_rest.hpp"
-#include "support/child.hpp"
-#include "support/in_runtime.hpp"
 
-#include <atomic>
-#include <memory>
 #include <mutex>
-#include <thread>
 #include <vector>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 using vigil::channel;
 using vigil::make_channel;
-using vigil::sleep_for;
-using vigil::spawn;
 
 namespace {
 
@@ -24,6 +17,18 @@ vigil::options strict(std::size_t workers) {
   o.workers = workers;
   return o;
 }
+
+// Copies the value when the fiber that holds it is unwound.
+template <class From, class To>
+struct copy_at_end {
+  const From* from;
+  To* to;
+
+  ~copy_at_end() { *to = from->load(); }
+};
+
+template <class From, class To>
+copy_at_end(From*, To*) -> copy_at_end<From, To>;
 
 // Several runtimes that run at once. Until all of them run, a work guard holds those that
 // wait for one that has yet to begin, as the contract asks.
@@ -231,12 +236,7 @@ TEST_SUITE("deadlock between runtimes") {
     std::atomic<int> ended_before{-1};
     const auto stuck = all.run([&](std::size_t i) {
       if (i == 0) {
-        struct guard {
-          std::atomic<int>* from;
-          std::atomic<int>* to;
-
-          ~guard() { to->store(from->load()); }
-        } const at_end{&ended, &ended_before};
+        const copy_at_end at_end{&ended, &ended_before};
 
         park_for_ever();
       } else if (i == 1) {
@@ -260,12 +260,7 @@ TEST_SUITE("deadlock between runtimes") {
     std::atomic<bool> was_over{false};
     const auto stuck = all.run([&](std::size_t i) {
       if (i == 0) {
-        struct guard {
-          std::atomic<bool>* from;
-          std::atomic<bool>* to;
-
-          ~guard() { to->store(from->load()); }
-        } const at_end{&over, &was_over};
+        const copy_at_end at_end{&over, &was_over};
 
         park_for_ever();
       } else {
@@ -290,12 +285,7 @@ TEST_SUITE("deadlock between runtimes") {
     std::atomic<bool> was_signalled{false};
     const auto stuck = all.run([&](std::size_t i) {
       if (i == 0) {
-        struct guard {
-          std::atomic<bool>* from;
-          std::atomic<bool>* to;
-
-          ~guard() { to->store(from->load()); }
-        } const at_end{&signalled, &was_signalled};
+        const copy_at_end at_end{&signalled, &was_signalled};
 
         park_for_ever();
       } else if (i == 1) {
@@ -335,12 +325,7 @@ TEST_SUITE("deadlock between runtimes") {
             });
           });
 
-          struct guard {
-            std::atomic<bool>* from;
-            bool* to;
-
-            ~guard() { *to = from->load(); }
-          } const at_end{&ended, &ended_before};
+          const copy_at_end at_end{&ended, &ended_before};
 
           REQUIRE(values.recv() == 1);
           REQUIRE(values.recv() == 2);

@@ -1,20 +1,13 @@
+#include "core/runtime/runtime_test.hpp"
 #include "support/at_rest.hpp"
-#include "support/child.hpp"
-#include "support/in_runtime.hpp"
 
 #include <vigil/stop_token.hpp>
 
-#include <atomic>
 #include <cstdio>
-#include <string>
-#include <thread>
 
 #include <unistd.h>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::sleep_for;
-using vigil::spawn;
 
 namespace {
 

@@ -1,24 +1,19 @@
 // A fatal deadlock of locks: fibers that wait for locks are unwound like all others.
-#include "support/child.hpp"
-#include "support/in_runtime.hpp"
+#include "core/runtime/runtime_test.hpp"
 
 #include <vigil/group.hpp>
 #include <vigil/single_flight.hpp>
 #include <vigil/stop_token.hpp>
 #include <vigil/sync.hpp>
 
-#include <atomic>
 #include <csignal>
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <shared_mutex>
 #include <stop_token>
 #include <vector>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::sleep_for;
 
 namespace {
 

@@ -1,28 +1,18 @@
 // How a program dies: the message names the fiber, the place and the remedy.
-#include "core/runtime/with_workers.hpp"
-#include "support/child.hpp"
+#include "core/runtime/runtime_test.hpp"
 #include "support/error_output.hpp"
 #include "support/handler_watch.hpp"
-#include "support/in_runtime.hpp"
 
 #include <vigil/blocking.hpp>
-#include <vigil/channel.hpp>
 #include <vigil/testing.hpp>
 
 #include <cstdio>
 #include <cstdlib>
-#include <memory>
 #include <optional>
-#include <stdexcept>
-#include <string>
-#include <thread>
 
 #include <unistd.h>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::sleep_for;
-using vigil::spawn;
 
 namespace {
 

@@ -1,12 +1,8 @@
 // Exceptions in flight while the fiber is parked and moves to other threads.
-#include "support/in_runtime.hpp"
+#include "core/runtime/runtime_test.hpp"
 
 #include <exception>
-#include <stdexcept>
-#include <string>
-#include <thread>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 
 namespace {

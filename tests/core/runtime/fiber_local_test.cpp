@@ -1,18 +1,11 @@
 // fiber_local: one value for each fiber and callback.
+#include "core/runtime/runtime_test.hpp"
 #include "core/sched/call/park.hpp"
-#include "support/child.hpp"
-#include "support/in_runtime.hpp"
 
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <memory>
-#include <string>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::sleep_for;
-using vigil::spawn;
 namespace this_fiber = vigil::this_fiber;
 
 TEST_SUITE("fiber_local") {

@@ -1,18 +1,8 @@
 // spawn, join, detach, request_stop.
-#include "support/child.hpp"
-#include "support/in_runtime.hpp"
+#include "core/runtime/runtime_test.hpp"
 
-#include <atomic>
-#include <memory>
-#include <stdexcept>
-#include <string>
-#include <thread>
-
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 using vigil::go;
-using vigil::sleep_for;
-using vigil::spawn;
 
 TEST_SUITE("spawn and join") {
   TEST_CASE("join waits for the end and returns the result") {

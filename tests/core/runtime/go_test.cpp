@@ -1,17 +1,10 @@
 // go, and the limits on fibers and their stacks.
-#include "support/in_runtime.hpp"
+#include "core/runtime/runtime_test.hpp"
 
-#include <atomic>
 #include <functional>
-#include <memory>
-#include <stdexcept>
-#include <string>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 using vigil::go;
-using vigil::sleep_for;
-using vigil::spawn;
 
 TEST_SUITE("go") {
   TEST_CASE("starts a fiber that runs once its creator gives up the worker") {

@@ -1,25 +1,18 @@
 // Bad input and machines that refuse: each gives a clear error, and the program goes on.
 #include "core/machine/sanitizer.hpp"
-#include "support/child.hpp"
-#include "support/in_runtime.hpp"
+#include "core/runtime/runtime_test.hpp"
 #include "support/memory.hpp"
 #include "support/note.hpp"
 
-#include <vigil/channel.hpp>
-#include <vigil/error.hpp>
-
-#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <new>
-#include <string>
 #include <system_error>
 
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 
 namespace {

@@ -1,18 +1,12 @@
 // The options of a runtime: ranges, defaults, and the values that fibers get.
 #include "core/machine/process_threads.hpp"
-#include "support/in_runtime.hpp"
+#include "core/runtime/runtime_test.hpp"
 
-#include <atomic>
 #include <csignal>
-#include <stdexcept>
-#include <string>
-#include <thread>
 
 #include <sched.h>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::sleep_for;
 
 TEST_SUITE("options") {
   template <class F>

@@ -2,24 +2,18 @@
 // hold.
 #include "core/machine/jump.hpp"
 #include "core/machine/sanitizer.hpp"
-#include "support/in_runtime.hpp"
+#include "core/runtime/runtime_test.hpp"
 #include "support/memory.hpp"
 
-#include <vigil/error.hpp>
-
 #include <algorithm>
-#include <atomic>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
-#include <memory>
-#include <thread>
 
 #include <execinfo.h>
 #include <ucontext.h>
 #include <unistd.h>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 
 TEST_SUITE("regression") {

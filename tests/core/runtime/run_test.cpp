@@ -1,19 +1,12 @@
 // run and runtime.
 #include "core/machine/process_threads.hpp"
-#include "support/in_runtime.hpp"
+#include "core/runtime/runtime_test.hpp"
 #include "support/thread_count.hpp"
 
-#include <atomic>
 #include <csignal>
 #include <functional>
-#include <memory>
-#include <stdexcept>
-#include <string>
-#include <thread>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::sleep_for;
 
 TEST_SUITE("run") {
   TEST_CASE("returns f's result, and 0 for nothing") {

@@ -1,20 +1,13 @@
 // How a program ends: every fiber is unwound, whatever it is doing.
-#include "support/child.hpp"
-#include "support/in_runtime.hpp"
+#include "core/runtime/runtime_test.hpp"
 
-#include <vigil/error.hpp>
 #include <vigil/stop_token.hpp>
 
-#include <atomic>
 #include <cstdlib>
 #include <functional>
-#include <memory>
 #include <mutex>
-#include <stdexcept>
 #include <stop_token>
-#include <thread>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 
 namespace {

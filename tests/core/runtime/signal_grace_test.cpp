@@ -1,9 +1,8 @@
 // The grace that a signal of stop_on gives if options::grace is not named, and the result
 // of run() after a signal.
+#include "core/runtime/runtime_test.hpp"
 #include "core/sched/run/run_end.hpp"
 #include "core/sched/run_core.hpp"
-#include "support/child.hpp"
-#include "support/in_runtime.hpp"
 
 #include <vigil/stop_token.hpp>
 
@@ -11,15 +10,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <stop_token>
-#include <string>
 
 #include <unistd.h>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 using vigil::background;
-using vigil::sleep_for;
-using vigil::spawn;
 using nanoseconds = std::chrono::nanoseconds;
 
 namespace {

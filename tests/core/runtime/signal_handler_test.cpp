@@ -1,20 +1,15 @@
 // Handlers that a program installs while a runtime runs.
 #include "core/machine/sanitizer.hpp"
+#include "core/runtime/runtime_test.hpp"
 #include "core/sched/call/park.hpp"
 #include "support/at_rest.hpp"
-#include "support/child.hpp"
-#include "support/in_runtime.hpp"
 
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <stdexcept>
-#include <thread>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::sleep_for;
 
 namespace {
 

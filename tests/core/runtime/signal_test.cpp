@@ -1,21 +1,14 @@
 #include "core/machine/sanitizer.hpp"
+#include "core/runtime/runtime_test.hpp"
 #include "core/sched/call/park.hpp"
 #include "core/sched/process/process_signals.hpp"
 #include "support/at_rest.hpp"
-#include "support/child.hpp"
-#include "support/in_runtime.hpp"
 #include "support/note.hpp"
 
-#include <atomic>
 #include <csignal>
 #include <cstdio>
-#include <stdexcept>
-#include <thread>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::sleep_for;
-using vigil::spawn;
 
 namespace {
 

@@ -1,20 +1,15 @@
 // options::slow_fiber names the fiber that keeps a worker, once.
-#include "support/child.hpp"
+#include "core/runtime/runtime_test.hpp"
 #include "support/error_output.hpp"
-#include "support/in_runtime.hpp"
 #include "support/note.hpp"
 #include "support/text_of.hpp"
 
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
-#include <string>
-#include <thread>
 
 #include <unistd.h>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 
 namespace {

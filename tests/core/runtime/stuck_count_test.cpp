@@ -1,13 +1,12 @@
 // options::stuck_limit: the count of looks without a switch, and the things that wait for
 // a worker.
 #include "core/base/clock_source.hpp"
+#include "core/runtime/runtime_test.hpp"
 #include "core/sched/overseer/stuck_watch.hpp"
 #include "core/sched/worker/ready_work.hpp"
-#include "support/in_runtime.hpp"
 
 #include <vector>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 using vigil::detail::nanos;
 using vigil::detail::run_bounds;

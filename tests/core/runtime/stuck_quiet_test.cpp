@@ -1,23 +1,17 @@
 // options::stuck_limit: programs that are not stuck, about which nothing is reported, and
 // the thread that watches them.
+#include "core/runtime/runtime_test.hpp"
 #include "core/runtime/stuck_helpers.hpp"
-#include "support/child.hpp"
-#include "support/in_runtime.hpp"
 
-#include <atomic>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <optional>
-#include <string>
-#include <thread>
 
 #include <sys/wait.h>
 #include <unistd.h>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 
 TEST_SUITE("stuck") {

@@ -1,19 +1,13 @@
 // options::stuck_limit: a message says, once, that no worker makes progress although
 // somebody waits for one; the dump says since when a fiber has been running.
+#include "core/runtime/runtime_test.hpp"
 #include "core/runtime/stuck_helpers.hpp"
-#include "support/child.hpp"
 #include "support/dumped.hpp"
-#include "support/in_runtime.hpp"
 
-#include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
-#include <string>
-#include <thread>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 
 TEST_SUITE("stuck") {

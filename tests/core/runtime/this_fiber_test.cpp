@@ -1,22 +1,14 @@
+#include "core/runtime/runtime_test.hpp"
 #include "core/sched/call/park.hpp"
-#include "support/child.hpp"
-#include "support/in_runtime.hpp"
 
 #include <vigil/clocks.hpp>
 
-#include <atomic>
 #include <cstdlib>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
-#include <string>
-#include <thread>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::sleep_for;
-using vigil::spawn;
 namespace this_fiber = vigil::this_fiber;
 
 TEST_SUITE("this_fiber") {

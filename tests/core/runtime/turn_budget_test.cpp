@@ -1,21 +1,15 @@
 // The budget of calls that are served at once: which calls give the worker away, and how.
 // src/core/sched/worker/turn_budget.hpp
-#include "support/in_runtime.hpp"
+#include "core/runtime/runtime_test.hpp"
 
 #include <vigil/clocks.hpp>
 #include <vigil/rate_limiter.hpp>
 #include <vigil/single_flight.hpp>
 
-#include <atomic>
-#include <chrono>
 #include <functional>
-#include <memory>
 #include <optional>
-#include <string>
-#include <thread>
 #include <vector>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
 using vigil::make_channel;
 using vigil::on_done;
@@ -25,7 +19,6 @@ using vigil::on_timeout;
 using vigil::otherwise;
 using vigil::select;
 using vigil::select_ordered;
-using vigil::spawn;
 using vigil::testing::run_virtual;
 
 namespace {

@@ -1,17 +1,13 @@
 // Exceptions that leave a `go` fiber or a callback.
-#include "core/runtime/with_workers.hpp"
+#include "core/runtime/runtime_test.hpp"
 #include "core/sched/fiber/fiber.hpp"
 #include "core/sched/worker/scheduler.hpp"
-#include "support/child.hpp"
-#include "support/in_runtime.hpp"
 #include "support/planted_throw.hpp"
 
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <stdexcept>
-#include <string>
 
 #include <cxxabi.h>
 #include <dlfcn.h>
@@ -33,9 +29,7 @@ extern "C" void __cxxabiv1::__cxa_rethrow() {
   __builtin_unreachable();
 }
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::sleep_for;
 
 namespace {
 
