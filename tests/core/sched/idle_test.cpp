@@ -9,12 +9,6 @@
 
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::detail::futex_watch;
-using vigil::detail::idle_workers;
-using vigil::detail::monotonic_now;
-using vigil::detail::nanos;
-using vigil::detail::never;
-using vigil::detail::sleeper;
 
 TEST_SUITE("idle_workers") {
   // Node, libuv: poll timeout: no kernel sleep while there is work, none without

@@ -7,12 +7,6 @@
 #include "support/in_runtime.hpp"
 
 using namespace vigil::testing_support;
-using vigil::detail::futex_watch;
-using vigil::detail::idle_workers;
-using vigil::detail::monotonic_now;
-using vigil::detail::nanos;
-using vigil::detail::never;
-using vigil::detail::sleeper;
 
 namespace {
 

@@ -1,4 +1,4 @@
-// Sleepers of idle_workers without workers, for its tests.
+// Names and helpers that the tests of idle_workers share: sleepers without workers.
 #pragma once
 
 #include "core/base/clock_source.hpp"
@@ -6,13 +6,17 @@
 
 namespace vigil::testing_support {
 
-inline constexpr detail::nanos hour = 3'600'000'000'000;
+using detail::futex_watch;
+using detail::idle_workers;
+using detail::monotonic_now;
+using detail::nanos;
+using detail::never;
+using detail::sleeper;
+
+inline constexpr nanos hour = 3'600'000'000'000;
 
 // Lies down without sleeping: the part of a sleep that others see.
-inline void lie(detail::idle_workers& idle,
-                detail::sleeper& s,
-                detail::nanos next,
-                detail::nanos second) {
+inline void lie(idle_workers& idle, sleeper& s, nanos next, nanos second) {
   idle.start_looking();
   idle.lie_down(s, next, second);
 }
