@@ -18,6 +18,8 @@ using namespace std::chrono_literals;
 
 using programs::let_the_other_rest;
 using programs::long_window;
+using programs::reports_deadlock;
+using programs::run_without_deadlock;
 
 namespace {
 
@@ -25,16 +27,6 @@ vigil::options until_done(unsigned n) {
   vigil::options o = programs::strict_workers(n);
   o.exit = vigil::exit_when::all_done;
   return o;
-}
-
-// Runs f and requires that no deadlock is reported, which would be false.
-template <class F>
-void run_until_done(vigil::runtime& rt, F&& f) {
-  try {
-    rt.run(f);
-  } catch (const vigil::deadlock&) {
-    model::require(false, "no deadlock is reported");
-  }
 }
 
 // The main fiber ends beside a worker at rest, once `start` has begun the chain that sets
@@ -45,7 +37,7 @@ void runs_to_its_end(Start start) {
   long_window w;
   {
     vigil::runtime rt(until_done(2));
-    run_until_done(rt, [&] {
+    run_without_deadlock(rt, [&] {
       let_the_other_rest();
       w.emplace();
       start(whole);
@@ -62,7 +54,7 @@ void ends_without_its_timer(std::chrono::nanoseconds delay, LetGo let_go) {
   vigil::runtime rt(until_done(1));
   long_window w;
   std::thread outside;
-  run_until_done(rt, [&] {
+  run_without_deadlock(rt, [&] {
     t = vigil::after_func(delay, [] {});
     w.emplace();
     outside = std::thread([&t, let_go] { let_go(t); });
@@ -138,7 +130,7 @@ TEST_CASE("all done: a plain thread hands the hold from one timer to another") {
     vigil::runtime rt(until_done(1));
     long_window w;
     std::thread outside;
-    run_until_done(rt, [&] {
+    run_without_deadlock(rt, [&] {
       first = vigil::after_func(1h, [&] { fired = true; });
       second = vigil::after_func(1h, [&] { fired = true; });
       second.stop();
@@ -162,7 +154,7 @@ TEST_CASE("all done: a plain thread with a work_guard takes away the last timer"
     vigil::runtime rt(until_done(1));
     long_window w;
     std::thread outside;
-    run_until_done(rt, [&] {
+    run_without_deadlock(rt, [&] {
       t = vigil::after_func(1h, [] {});
       w.emplace();
       outside = std::thread([&] {
@@ -186,17 +178,12 @@ TEST_CASE("all done: fibers that wait for ever are found as the last timer is st
     vigil::runtime rt(until_done(1));
     long_window w;
     std::thread outside;
-    bool reported = false;
-    try {
-      rt.run([&] {
-        t = vigil::after_func(1h, [] {});
-        vigil::go([] { vigil::sleep_for(std::chrono::hours::max()); });
-        w.emplace();
-        outside = std::thread([&t] { t.stop(); });
-      });
-    } catch (const vigil::deadlock&) {
-      reported = true;
-    }
+    const bool reported = reports_deadlock(rt, [&] {
+      t = vigil::after_func(1h, [] {});
+      vigil::go([] { vigil::sleep_for(std::chrono::hours::max()); });
+      w.emplace();
+      outside = std::thread([&t] { t.stop(); });
+    });
     w.reset();
     outside.join();
     model::require(reported, "the deadlock is reported");
@@ -213,24 +200,19 @@ TEST_CASE(
     vigil::runtime rt(o);
     long_window w;
     std::thread outside;
-    bool reported = false;
-    try {
-      rt.run([&] {
-        t = vigil::after_func(1h, [] {});
-        vigil::go([] {
-          vigil::mutex m;
-          const std::lock_guard first(m);
-          const std::lock_guard second(m);
-        });
-        w.emplace();
-        outside = std::thread([&t] {
-          t.stop();
-          t.stop();  // a timer may be there again as the run ends
-        });
+    const bool reported = reports_deadlock(rt, [&] {
+      t = vigil::after_func(1h, [] {});
+      vigil::go([] {
+        vigil::mutex m;
+        const std::lock_guard first(m);
+        const std::lock_guard second(m);
       });
-    } catch (const vigil::deadlock&) {
-      reported = true;
-    }
+      w.emplace();
+      outside = std::thread([&t] {
+        t.stop();
+        t.stop();  // a timer may be there again as the run ends
+      });
+    });
     w.reset();
     outside.join();
     model::require(reported, "the deadlock is reported");

@@ -24,6 +24,8 @@ using namespace std::chrono_literals;
 
 using programs::for_ever;
 using programs::long_window;
+using programs::reports_deadlock;
+using programs::run_without_deadlock;
 using programs::strict_workers;
 using programs::turnstile;
 
@@ -50,15 +52,27 @@ class no_standard_error {
   const int before_;
 };
 
-// Runs f and requires that no deadlock is reported, which would be false.
+// The main fiber waits until `opens`, on a plain thread that then ends its outside work,
+// has brought about that its turnstile is opened. Other workers sleep when it begins.
 template <class F>
-void run_without_deadlock(vigil::runtime& rt, F&& f) {
-  try {
-    rt.run(f);
-  } catch (const vigil::deadlock&) {
-    model::require(false, "no deadlock is reported");
-  }
+void readied_from_outside(unsigned workers, F opens) {
+  vigil::runtime rt(strict_workers(workers));
+  vigil::work_guard guard = rt.make_work_guard();
+  run_without_deadlock(rt, [&] {
+    turnstile main;
+    if (workers > 1) vigil::sleep_for(1ms);
+    const model::window w;
+    std::thread outside([&] {
+      opens(rt, main);
+      guard.release();
+    });
+    main.wait();
+    outside.join();
+  });
 }
+
+// By a fiber.
+constexpr auto go_to = [](vigil::runtime& rt, turnstile& main) { rt.go([&] { main.open(); }); };
 
 }  // namespace
 
@@ -71,16 +85,11 @@ TEST_CASE("end: outside work that ends without a trace leaves a deadlock, and it
     vigil::work_guard guard = rt.make_work_guard();
     std::thread outside;
     long_window w;
-    bool reported = false;
-    try {
-      rt.run([&] {
-        w.emplace();
-        outside = std::thread([&] { guard.release(); });
-        vigil::sleep_for(for_ever);
-      });
-    } catch (const vigil::deadlock&) {
-      reported = true;
-    }
+    const bool reported = reports_deadlock(rt, [&] {
+      w.emplace();
+      outside = std::thread([&] { guard.release(); });
+      vigil::sleep_for(for_ever);
+    });
     w.reset();
     outside.join();
     model::require(reported, "the deadlock is reported");
@@ -89,39 +98,14 @@ TEST_CASE("end: outside work that ends without a trace leaves a deadlock, and it
 
 TEST_CASE("end: no deadlock is reported that outside work has just ended") {
   const no_standard_error quiet;
-  prove("end: a fiber from outside, then the guard released, 1 worker", [] {
-    vigil::runtime rt(strict_workers(1));
-    vigil::work_guard guard = rt.make_work_guard();
-    run_without_deadlock(rt, [&] {
-      turnstile main;
-      const model::window w;
-      std::thread outside([&] {
-        rt.go([&] { main.open(); });
-        guard.release();
-      });
-      main.wait();
-      outside.join();
-    });
-  });
+  prove("end: a fiber from outside, then the guard released, 1 worker",
+        [] { readied_from_outside(1, go_to); });
 }
 
 TEST_CASE("end: the last of two workers to lie down reports no false deadlock") {
   const no_standard_error quiet;
-  prove("end: a fiber from outside, then the guard released, 2 workers", [] {
-    vigil::runtime rt(strict_workers(2));
-    vigil::work_guard guard = rt.make_work_guard();
-    run_without_deadlock(rt, [&] {
-      turnstile main;
-      vigil::sleep_for(1ms);
-      const model::window w;
-      std::thread outside([&] {
-        rt.go([&] { main.open(); });
-        guard.release();
-      });
-      main.wait();
-      outside.join();
-    });
-  });
+  prove("end: a fiber from outside, then the guard released, 2 workers",
+        [] { readied_from_outside(2, go_to); });
 }
 
 TEST_CASE("end: two runtimes that wake each other report no deadlock") {
@@ -163,30 +147,25 @@ TEST_CASE("end: the first of two runtimes to get stuck hears of it as well") {
     std::optional<vigil::work_guard> guard(one.make_work_guard());
     std::thread second;
     std::atomic<turnstile*> in_other{nullptr};
-    bool reported = false;
-    try {
-      one.run([&] {
-        second = std::thread([&] {
-          other.run([&] {
-            turnstile there;
-            in_other.store(&there);
-            const model::window w;
-            guard.reset();
-            there.wait();
-          });
+    const bool reported = reports_deadlock(one, [&] {
+      second = std::thread([&] {
+        other.run([&] {
+          turnstile there;
+          in_other.store(&there);
+          const model::window w;
+          guard.reset();
+          there.wait();
         });
-
-        struct opener {
-          std::atomic<turnstile*>* who;
-
-          ~opener() { who->load()->open(); }
-        } const at_end{&in_other};
-
-        vigil::sleep_for(for_ever);
       });
-    } catch (const vigil::deadlock&) {
-      reported = true;
-    }
+
+      struct opener {
+        std::atomic<turnstile*>* who;
+
+        ~opener() { who->load()->open(); }
+      } const at_end{&in_other};
+
+      vigil::sleep_for(for_ever);
+    });
     second.join();
     model::require(reported, "the deadlock is reported");
   });
@@ -218,18 +197,8 @@ TEST_CASE("end: a plain thread may hand over the value that ends the run, and th
 TEST_CASE("end: a timer armed from outside is not a deadlock") {
   const no_standard_error quiet;
   prove("end: a timer from outside, then the guard released, 1 worker", [] {
-    vigil::runtime rt(strict_workers(1));
-    vigil::work_guard guard = rt.make_work_guard();
-    run_without_deadlock(rt, [&] {
-      turnstile main;
-      const model::window w;
-      std::thread outside([&] {
-        rt.after_func(1ms, [&] { main.open(); });
-        guard.release();
-      });
-      main.wait();
-      outside.join();
-    });
+    readied_from_outside(
+        1, [](vigil::runtime& rt, turnstile& main) { rt.after_func(1ms, [&] { main.open(); }); });
   });
 }
 
@@ -269,11 +238,7 @@ void on_virtual_time(bool readies_main, F&& before_waiting) {
     model::require(vigil::clock::now() == begin, "time stands still while a fiber can run");
     outside.join();
   };
-  try {
-    core.sched.run(body);
-  } catch (const vigil::deadlock&) {
-    model::require(false, "no deadlock is reported");
-  }
+  run_without_deadlock(core.sched, body);
 }
 
 }  // namespace

@@ -35,6 +35,23 @@ inline vigil::options strict_workers(unsigned n) {
   return o;
 }
 
+// Runs f, and returns whether a deadlock was reported.
+template <class Runtime, class F>
+bool reports_deadlock(Runtime& rt, F&& f) {
+  try {
+    rt.run(f);
+  } catch (const vigil::deadlock&) {
+    return true;
+  }
+  return false;
+}
+
+// Runs f and requires that no deadlock is reported, which would be false.
+template <class Runtime, class F>
+void run_without_deadlock(Runtime& rt, F&& f) {
+  model::require(!reports_deadlock(rt, f), "no deadlock is reported");
+}
+
 // Plain threads take part as well: no deadlock is reported.
 template <class F>
 void run_with_outside_work(unsigned n, F&& f) {
@@ -134,6 +151,16 @@ inline constexpr auto for_ever = std::chrono::hours::max();
 
 // A window from the middle of a run to its end.
 using long_window = std::optional<model::window>;
+
+// Sleeps until it is stopped, and notes that it was.
+inline void sleep_until_stopped(bool& stopped) {
+  try {
+    vigil::sleep_for(for_ever);
+  } catch (const vigil::stopped&) {
+    stopped = true;
+    throw;
+  }
+}
 
 // Counts its instances: each must end once.
 struct counted {

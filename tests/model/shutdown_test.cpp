@@ -20,6 +20,7 @@ using namespace std::chrono_literals;
 using programs::counted;
 using programs::for_ever;
 using programs::long_window;
+using programs::sleep_until_stopped;
 using programs::strict_workers;
 
 // --- the shutdown
@@ -51,14 +52,7 @@ TEST_CASE("end: a fiber that is about to wait as the run ends is stopped") {
     rt.run([&] {
       vigil::sleep_for(1ms);
       w.emplace();
-      vigil::go([&stopped, c = counted(alive)] {
-        try {
-          vigil::sleep_for(for_ever);
-        } catch (const vigil::stopped&) {
-          stopped = true;
-          throw;
-        }
-      });
+      vigil::go([&stopped, c = counted(alive)] { sleep_until_stopped(stopped); });
     });
     w.reset();
     model::require(stopped && alive.load() == 0, "it was stopped and has ended");
@@ -75,12 +69,7 @@ TEST_CASE("end: a stop asked for from outside ends the wait that begins") {
     rt.run([&] {
       w.emplace();
       outside = std::thread([&] { rt.request_stop(); });
-      try {
-        vigil::sleep_for(for_ever);
-      } catch (const vigil::stopped&) {
-        stopped = true;
-        throw;
-      }
+      sleep_until_stopped(stopped);
     });
     w.reset();
     outside.join();
@@ -119,14 +108,7 @@ TEST_CASE("end: a stop asked for as the run begins ends it") {
     long_window w;
     w.emplace();
     std::thread outside([&] { rt.request_stop(); });
-    rt.run([&] {
-      try {
-        vigil::sleep_for(for_ever);
-      } catch (const vigil::stopped&) {
-        stopped = true;
-        throw;
-      }
-    });
+    rt.run([&] { sleep_until_stopped(stopped); });
     w.reset();
     outside.join();
     model::require(stopped, "the wait has ended by the stop");

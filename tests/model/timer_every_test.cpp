@@ -29,6 +29,28 @@ using vigil::detail::runtime_timer;
 using vigil::detail::timer_service;
 using namespace programs::claims;
 
+namespace {
+
+// A callback's run that has begun, and ends when it may.
+struct begun_run {
+  begun_run() { may_end.await(); }
+
+  void end() { may_end.open(); }
+
+  void require_over() const {
+    model::require(finished == 1, "it is over, and what it wrote is seen");
+  }
+
+  gate may_end;
+  int finished = 0;
+  vigil::timer timer = vigil::after_func(0s, [this] {
+    may_end.enter();
+    finished = 1;
+  });
+};
+
+}  // namespace
+
 TEST_CASE("claim: a periodic timer and its runner") {
   // The third run waits until the main fiber has done its part; otherwise the runs would
   // have no end.
@@ -141,18 +163,12 @@ TEST_CASE("claim: a dead duplicate does not take a periodic timer from its runne
 
 TEST_CASE("claim: stop_and_wait comes back when no run is under way, and none will begin") {
   prove("claim: stop_and_wait on a fiber against the end of the run", [] {
-    gate g;
-    vigil::run(workers(2), [&] {
-      int finished = 0;
-      auto t = vigil::after_func(0s, [&] {
-        g.enter();
-        finished = 1;
-      });
-      g.await();
+    vigil::run(workers(2), [] {
+      begun_run r;
       const model::window w;
-      g.open();
-      model::require(!t.stop_and_wait(), "it had begun");
-      model::require(finished == 1, "it is over, and what it wrote is seen");
+      r.end();
+      model::require(!r.timer.stop_and_wait(), "it had begun");
+      r.require_over();
       model::enough();
     });
   });
@@ -187,41 +203,29 @@ TEST_CASE("claim: stop_and_wait comes back when no run is under way, and none wi
     });
   });
   prove("claim: stop_and_wait on a plain thread against the end of the run", [] {
-    gate g;
-    run_with_outside_work(2, [&] {
-      int finished = 0;
-      auto t = vigil::after_func(0s, [&] {
-        g.enter();
-        finished = 1;
-      });
-      g.await();
+    run_with_outside_work(2, [] {
+      begun_run r;
       const model::window w;
       std::thread thread([&] {
-        model::require(!t.stop_and_wait(), "it had begun");
-        model::require(finished == 1, "it is over, and what it wrote is seen");
+        model::require(!r.timer.stop_and_wait(), "it had begun");
+        r.require_over();
       });
-      g.open();
+      r.end();
       thread.join();
       model::enough();
     });
   });
   prove("claim: stop_and_wait from two sides", [] {
-    gate g;
-    run_with_outside_work(2, [&] {
-      int finished = 0;
-      auto t = vigil::after_func(0s, [&] {
-        g.enter();
-        finished = 1;
-      });
-      g.await();
+    run_with_outside_work(2, [] {
+      begun_run r;
       const model::window w;
       std::thread thread([&] {
-        t.stop_and_wait();
-        model::require(finished == 1, "it is over, and what it wrote is seen");
+        r.timer.stop_and_wait();
+        r.require_over();
       });
-      g.open();
-      t.stop_and_wait();
-      model::require(finished == 1, "it is over, and what it wrote is seen");
+      r.end();
+      r.timer.stop_and_wait();
+      r.require_over();
       thread.join();
       model::enough();
     });

@@ -152,22 +152,25 @@ void arm_once_from_outside(stamp& s) {
   }).join();
 }
 
+// Arms a timer while the other worker sleeps to one that is due in `others`.
+void arm_beside(nanos others) {
+  vigil::run(workers(2), [others] {
+    stamp first;
+    stamp second;
+    const nanos begin = model::now();
+    first.arm_at(begin + others);
+    let_the_other_rest();
+    const model::window w;
+    second.arm_at(begin + near);
+    second.await_on_time();
+    finish();
+  });
+}
+
 }  // namespace
 
 TEST_CASE("intake: armed here while the other worker fires an earlier one, and publishes") {
-  prove("intake: arm against fire", [] {
-    vigil::run(workers(2), [] {
-      stamp first;
-      stamp second;
-      const nanos begin = model::now();
-      first.arm_at(begin + nearer);
-      let_the_other_rest();
-      const model::window w;
-      second.arm_at(begin + near);
-      second.await_on_time();
-      finish();
-    });
-  });
+  prove("intake: arm against fire", [] { arm_beside(nearer); });
   prove("intake: arm twice against fire", [] {
     vigil::run(workers(2), [] {
       stamp first;
@@ -187,19 +190,7 @@ TEST_CASE("intake: armed here while the other worker fires an earlier one, and p
 }
 
 TEST_CASE("intake: armed earlier than the deadline that the other worker sleeps to") {
-  prove("intake: arm earlier", [] {
-    vigil::run(workers(2), [] {
-      stamp first;
-      stamp second;
-      const nanos begin = model::now();
-      first.arm_at(begin + far);
-      let_the_other_rest();
-      const model::window w;
-      second.arm_at(begin + near);
-      second.await_on_time();
-      finish();
-    });
-  });
+  prove("intake: arm earlier", [] { arm_beside(far); });
 }
 
 TEST_CASE("intake: armed while the other worker tidies, publishes and lies down") {
