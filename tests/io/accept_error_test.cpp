@@ -2,24 +2,14 @@
 #include "io/serve_test.hpp"
 #include "support/note.hpp"
 
-#include <vigil/io/memory_acceptor.hpp>
-#include <vigil/io/serve.hpp>
-
 #include <cerrno>
 #include <deque>
 #include <new>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 #include <boost/asio/ip/tcp.hpp>
 
-using namespace std::chrono_literals;
-using namespace vigil::testing_support;
 using namespace vigil::io_testing;
-using vigil::io::memory_acceptor;
-using vigil::io::memory_stream;
-using vigil::io::serve;
 
 namespace {
 

@@ -8,40 +8,13 @@
 #include <barrier>
 #include <functional>
 #include <memory>
-#include <thread>
-#include <utility>
 
 #include <boost/asio/associated_cancellation_slot.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/read.hpp>
-#include <boost/asio/write.hpp>
 
-using namespace std::chrono_literals;
-using namespace vigil::testing_support;
 using namespace vigil::io_testing;
-using vigil::io::use_fiber;
 
 namespace {
-
-// Sends a byte there and back, `n` times.
-void ping_pong(asio::io_context& c, int n) {
-  socket_pair s(c);
-  auto echo = vigil::spawn([&] {
-    char byte = 0;
-    for (int i = 0; i < n; ++i) {
-      asio::async_read(s.far, asio::buffer(&byte, 1), use_fiber);
-      asio::async_write(s.far, asio::buffer(&byte, 1), use_fiber);
-    }
-  });
-  for (int i = 0; i < n; ++i) {
-    char byte = static_cast<char>(i);
-    asio::async_write(s.near, asio::buffer(&byte, 1), use_fiber);
-    byte = static_cast<char>(i + 1);
-    asio::async_read(s.near, asio::buffer(&byte, 1), use_fiber);
-    REQUIRE(byte == static_cast<char>(i));
-  }
-  echo.join();
-}
 
 vigil::detail::io_watch& own_watch() {
   auto& present = vigil::detail::current_scheduler()->watches().present();

@@ -9,9 +9,7 @@
 
 #include <functional>
 #include <memory>
-#include <string>
 #include <system_error>
-#include <utility>
 
 #include <boost/asio/experimental/channel.hpp>
 #include <boost/asio/experimental/channel_error.hpp>
@@ -19,10 +17,7 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/system/errc.hpp>
 
-using namespace std::chrono_literals;
-using namespace vigil::testing_support;
 using namespace vigil::io_testing;
-using vigil::io::use_fiber;
 
 namespace {
 

@@ -5,12 +5,7 @@
 #include <vigil/io/deadline_stream.hpp>
 #include <vigil/io/memory_stream.hpp>
 
-#include <utility>
-
-using namespace std::chrono_literals;
-using namespace vigil::testing_support;
 using namespace vigil::io_testing;
-using vigil::io::use_fiber;
 
 TEST_SUITE("io::deadline_stream: close_write") {
   TEST_CASE("close_write waits its turn, until the write deadline or a stop at most") {

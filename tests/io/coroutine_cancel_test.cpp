@@ -8,13 +8,9 @@
 #include <vigil/io/pending.hpp>
 
 #include <atomic>
-#include <chrono>
 #include <exception>
 #include <memory>
-#include <string>
 #include <tuple>
-#include <utility>
-#include <vector>
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/append.hpp>
@@ -30,7 +26,6 @@
 #include <boost/asio/deferred.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/experimental/awaitable_operators.hpp>
-#include <boost/asio/io_context.hpp>
 #include <boost/asio/multiple_exceptions.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/prepend.hpp>
@@ -39,8 +34,6 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
-using namespace std::chrono_literals;
-using namespace vigil::testing_support;
 using namespace vigil::io_testing;
 using namespace asio::experimental::awaitable_operators;
 namespace io = vigil::io;

@@ -15,8 +15,6 @@
 #include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
 
-using namespace std::chrono_literals;
-using namespace vigil::testing_support;
 using namespace vigil::io_testing;
 using vigil::clock;
 

@@ -11,21 +11,14 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <string>
-#include <vector>
 
 #include <boost/asio/connect_pipe.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/read.hpp>
 #include <boost/asio/readable_pipe.hpp>
 #include <boost/asio/writable_pipe.hpp>
-#include <boost/asio/write.hpp>
 
-using namespace std::chrono_literals;
-using namespace vigil::testing_support;
 using namespace vigil::io_testing;
 using vigil::fault::call;
-using vigil::io::use_fiber;
 
 namespace {
 

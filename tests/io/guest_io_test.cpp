@@ -11,42 +11,16 @@
 #include <exception>
 #include <memory>
 #include <stdexcept>
-#include <thread>
-#include <utility>
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/read.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <boost/asio/write.hpp>
 
-using namespace std::chrono_literals;
-using namespace vigil::testing_support;
 using namespace vigil::io_testing;
 using vigil::guest_runtime;
-using vigil::io::use_fiber;
 
 namespace {
-
-void send_there_and_back(asio::io_context& c, int n) {
-  socket_pair s(c);
-  auto echo = vigil::spawn([&] {
-    char byte = 0;
-    for (int i = 0; i < n; ++i) {
-      asio::async_read(s.far, asio::buffer(&byte, 1), use_fiber);
-      asio::async_write(s.far, asio::buffer(&byte, 1), use_fiber);
-    }
-  });
-  for (int i = 0; i < n; ++i) {
-    char byte = static_cast<char>(i);
-    asio::async_write(s.near, asio::buffer(&byte, 1), use_fiber);
-    byte = static_cast<char>(i + 1);
-    asio::async_read(s.near, asio::buffer(&byte, 1), use_fiber);
-    CHECK(byte == static_cast<char>(i));
-  }
-  echo.join();
-}
 
 std::exception_ptr handed_over;
 
@@ -67,7 +41,7 @@ TEST_SUITE("io: in a guest") {
     int done = 0;
     g.start([&] {
       const std::thread::id host = std::this_thread::get_id();
-      send_there_and_back(vigil::io::io_context(), 100);
+      ping_pong(vigil::io::io_context(), 100);
       CHECK(std::this_thread::get_id() == host);
       ++done;
     });
@@ -102,7 +76,7 @@ TEST_SUITE("io: in a guest") {
     bool handled = false;
     g.start([&] {
       CHECK(&vigil::io::io_context() == &context);
-      send_there_and_back(context, 20);
+      ping_pong(context, 20);
       auto ch = vigil::make_channel<int>(1);
       asio::post(context, [&, ch] { ch.send(1); });
       handled = ch.recv() == 1;
@@ -156,7 +130,7 @@ TEST_SUITE("io: in a guest") {
     guest_runtime g(o);
     std::atomic<int> handled{0};
     for (int i = 0; i < 3; ++i) {
-      g.start([&] { send_there_and_back(context, 5); });
+      g.start([&] { ping_pong(context, 5); });
       serve(g);
       const int before = handled.load();
       asio::post(context, [&] { ++handled; });
@@ -176,7 +150,7 @@ TEST_SUITE("io: in a guest") {
     vigil::options o;
     vigil::io::attach(o, *context);
     guest_runtime g(o);
-    g.start([&] { send_there_and_back(*context, 5); });
+    g.start([&] { ping_pong(*context, 5); });
     serve(g);
     context.reset();
     g.start([] { vigil::sleep_for(1ms); });
@@ -188,12 +162,12 @@ TEST_SUITE("io: in a guest") {
     int done = 0;
     for (int i = 0; i < 2; ++i) {
       g.runtime().run([&] {
-        send_there_and_back(vigil::io::io_context(), 10);
+        ping_pong(vigil::io::io_context(), 10);
         ++done;
       });
     }
     g.start([&] {
-      send_there_and_back(vigil::io::io_context(), 10);
+      ping_pong(vigil::io::io_context(), 10);
       ++done;
     });
     serve(g);

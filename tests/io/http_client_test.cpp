@@ -12,7 +12,6 @@
 
 using namespace vigil::http_testing;
 using boost::asio::ip::tcp;
-using vigil::clock;
 
 namespace {
 

@@ -15,7 +15,6 @@
 #include <boost/asio/read.hpp>
 
 using namespace vigil::http_testing;
-using vigil::clock;
 using vigil::io::memory_stream;
 
 namespace {

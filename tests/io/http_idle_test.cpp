@@ -9,7 +9,6 @@
 #include <vector>
 
 using namespace vigil::http_testing;
-using vigil::clock;
 
 namespace {
 

@@ -2,7 +2,36 @@
 #include "io/http_test.hpp"
 
 using namespace vigil::http_testing;
-using vigil::clock;
+
+namespace {
+
+// Clients of a site: one without a request, one with its answer, and one with half of a
+// request sent.
+struct three_clients {
+  explicit three_clients(site& s) : never_asked(s.connect()), asked(s.connect()), half(begun(s)) {}
+
+  // Checks that the idle ones are cut at the present instant, which is `stopped`.
+  void check_idle_end_at_once(clock::time_point stopped) {
+    CHECK(never_asked.is_closed());
+    CHECK(asked.is_closed());
+    CHECK(since(stopped) == 0s);
+  }
+
+  memory_client never_asked;
+  memory_client asked;
+  memory_client half;
+
+ private:
+  memory_client begun(site& s) {
+    asked.send(hello);
+    CHECK(asked.receive().result_int() == 200);
+    memory_client c = s.connect();
+    c.send(hello.substr(0, 15));
+    return c;
+  }
+};
+
+}  // namespace
 
 TEST_SUITE("http server: time") {
   // Node, libuv: close(): idle connections end at once, half-sent requests are
@@ -10,12 +39,7 @@ TEST_SUITE("http server: time") {
   TEST_CASE("a stop ends idle connections at once and lets half-sent requests finish") {
     for_each_seed(20, [] {
       site s;
-      auto never_asked = s.connect();
-      auto asked = s.connect();
-      asked.send(hello);
-      CHECK(asked.receive().result_int() == 200);
-      auto half = s.connect();
-      half.send(hello.substr(0, 15));
+      three_clients clients(s);
       auto half_body = s.connect();
       half_body.send("POST /echo HTTP/1.1\r\nHost: test\r\nContent-Length: 4\r\n\r\nab");
       auto streaming = s.connect();
@@ -24,18 +48,16 @@ TEST_SUITE("http server: time") {
 
       const auto start = clock::now();
       s.stop();
-      CHECK(never_asked.is_closed());
-      CHECK(asked.is_closed());
-      CHECK(since(start) == 0s);
+      clients.check_idle_end_at_once(start);
 
       CHECK(streaming.receive().body().size() == 35);
       CHECK(streaming.is_closed());
       CHECK(since(start) == 350ms);
-      half.send(hello.substr(15));
-      const auto a = half.receive();
+      clients.half.send(hello.substr(15));
+      const auto a = clients.half.receive();
       CHECK(a.result_int() == 200);
       CHECK(a["Connection"] == "close");
-      CHECK(half.is_closed());
+      CHECK(clients.half.is_closed());
       half_body.send("cd");
       CHECK(half_body.receive().body() == "abcd");
       CHECK(half_body.is_closed());
@@ -49,23 +71,16 @@ TEST_SUITE("http server: time") {
   TEST_CASE("closing the acceptor is a stop: idle connections end at once") {
     for_each_seed(20, [] {
       site s;
-      auto never_asked = s.connect();
-      auto asked = s.connect();
-      asked.send(hello);
-      CHECK(asked.receive().result_int() == 200);
-      auto half = s.connect();
-      half.send(hello.substr(0, 15));
+      three_clients clients(s);
       vigil::sleep_for(50ms);
 
       const auto start = clock::now();
       s.close_acceptor();
-      CHECK(never_asked.is_closed());
-      CHECK(asked.is_closed());
-      CHECK(since(start) == 0s);
+      clients.check_idle_end_at_once(start);
       vigil::sleep_for(5s);
-      half.send(hello.substr(15));
-      CHECK(half.receive()["Connection"] == "close");
-      CHECK(half.is_closed());
+      clients.half.send(hello.substr(15));
+      CHECK(clients.half.receive()["Connection"] == "close");
+      CHECK(clients.half.is_closed());
       s.join();
       CHECK(since(start) == 5s);
     });

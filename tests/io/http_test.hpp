@@ -14,9 +14,8 @@
 
 namespace vigil::http_testing {
 
-using namespace std::chrono_literals;
-using namespace vigil::testing_support;
 using namespace vigil::io_testing;
+using vigil::clock;
 
 inline constexpr std::string_view hello = "GET /hello HTTP/1.1\r\nHost: test\r\n\r\n";
 

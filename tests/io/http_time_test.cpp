@@ -7,7 +7,6 @@
 #include <boost/asio/read.hpp>
 
 using namespace vigil::http_testing;
-using vigil::clock;
 
 TEST_SUITE("http server: time") {
   // Node, libuv: an idle connection is closed after its time; the advertised one

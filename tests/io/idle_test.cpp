@@ -20,8 +20,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-using namespace std::chrono_literals;
-using namespace vigil::testing_support;
 using namespace vigil::io_testing;
 using vigil::io::idle_list;
 

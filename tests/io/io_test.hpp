@@ -1,4 +1,4 @@
-// Helpers that the tests of vigil-io share.
+// Includes, names and helpers that the tests of vigil-io share.
 #pragma once
 
 #include "support/in_runtime.hpp"
@@ -6,6 +6,7 @@
 #include <vigil/io/io_context.hpp>
 #include <vigil/io/use_fiber.hpp>
 
+#include <chrono>
 #include <string>
 #include <thread>
 #include <utility>
@@ -16,11 +17,16 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/local/connect_pair.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/write.hpp>
 
 namespace vigil::io_testing {
 
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
 namespace asio = boost::asio;
 using boost::system::error_code;
+using vigil::io::use_fiber;
 using unix_socket = asio::local::stream_protocol::socket;
 
 struct socket_pair {
@@ -31,6 +37,26 @@ struct socket_pair {
   unix_socket near;
   unix_socket far;
 };
+
+// Sends a byte there and back, `n` times.
+inline void ping_pong(asio::io_context& c, int n) {
+  socket_pair s(c);
+  auto echo = spawn([&] {
+    char byte = 0;
+    for (int i = 0; i < n; ++i) {
+      asio::async_read(s.far, asio::buffer(&byte, 1), use_fiber);
+      asio::async_write(s.far, asio::buffer(&byte, 1), use_fiber);
+    }
+  });
+  for (int i = 0; i < n; ++i) {
+    char byte = static_cast<char>(i);
+    asio::async_write(s.near, asio::buffer(&byte, 1), use_fiber);
+    byte = static_cast<char>(i + 1);
+    asio::async_read(s.near, asio::buffer(&byte, 1), use_fiber);
+    REQUIRE(byte == static_cast<char>(i));
+  }
+  echo.join();
+}
 
 // The error that f throws.
 template <class F>

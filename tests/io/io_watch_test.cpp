@@ -7,13 +7,7 @@
 #include "support/at_rest.hpp"
 
 #include <atomic>
-#include <chrono>
-#include <thread>
 
-#include <boost/asio/read.hpp>
-
-using namespace std::chrono_literals;
-using namespace vigil::testing_support;
 using namespace vigil::io_testing;
 
 namespace {

@@ -7,21 +7,14 @@
 
 #include <functional>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include <boost/asio/any_io_executor.hpp>
-#include <boost/asio/read.hpp>
 #include <boost/asio/read_until.hpp>
-#include <boost/asio/write.hpp>
 
-using namespace std::chrono_literals;
-using namespace vigil::testing_support;
 using namespace vigil::io_testing;
 using vigil::io::memory_executor;
 using vigil::io::memory_pipe;
 using vigil::io::memory_stream;
-using vigil::io::use_fiber;
 
 namespace {
 

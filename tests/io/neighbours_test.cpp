@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <future>
-#include <string>
 #include <tuple>
 
 #include <boost/asio/as_tuple.hpp>
@@ -13,21 +12,16 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/experimental/channel.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/read.hpp>
 #include <boost/asio/read_until.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/use_future.hpp>
-#include <boost/asio/write.hpp>
 
 #include <signal.h>
 #include <unistd.h>
 
-using namespace std::chrono_literals;
-using namespace vigil::testing_support;
 using namespace vigil::io_testing;
-using vigil::io::use_fiber;
 
 namespace {
 

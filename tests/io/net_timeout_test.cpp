@@ -7,11 +7,7 @@
 #include <boost/asio/connect.hpp>
 #include <boost/asio/ip/udp.hpp>
 
-using namespace std::chrono_literals;
-using namespace vigil::testing_support;
 using namespace vigil::io_testing;
-using vigil::clock;
-using vigil::io::use_fiber;
 
 namespace {
 

@@ -22,9 +22,6 @@
 
 namespace vigil::io_testing {
 
-using namespace std::chrono_literals;
-using namespace vigil::testing_support;
-
 using block = std::array<char, 1024>;
 
 // Copies until an error, and returns it.

@@ -5,23 +5,10 @@
 #include "io/serve_test.hpp"
 #include "io/used_by_many.hpp"
 
-#include <vigil/io/memory_acceptor.hpp>
 #include <vigil/io/pending.hpp>
-#include <vigil/io/serve.hpp>
 #include <vigil/io/serve_each.hpp>
 
-#include <atomic>
-#include <chrono>
-#include <string>
-#include <thread>
-#include <utility>
-
-#include <boost/asio/as_tuple.hpp>
-
-using namespace std::chrono_literals;
-using namespace vigil::testing_support;
 using namespace vigil::io_testing;
-using vigil::io::use_fiber;
 
 namespace {
 

@@ -2,30 +2,7 @@
 #include "io/pending_test.hpp"
 #include "support/child.hpp"
 
-#include <vigil/channel.hpp>
-#include <vigil/context.hpp>
-#include <vigil/io/pending.hpp>
-#include <vigil/select.hpp>
-
-#include <array>
-#include <atomic>
-#include <cstddef>
-#include <memory>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <thread>
-
-#include <boost/asio/bind_executor.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/write.hpp>
-
-using namespace std::chrono_literals;
-using namespace vigil::testing_support;
 using namespace vigil::io_testing;
-using vigil::io::on_result;
-using vigil::io::pending;
 
 TEST_SUITE("pending") {
   TEST_CASE("the destructor cancels, and waits until the handler has run") {

@@ -1,35 +1,13 @@
 // io::pending: an operation that keeps its result while other cases of a select win.
 #include "io/pending_test.hpp"
 
-#include <vigil/channel.hpp>
-#include <vigil/context.hpp>
 #include <vigil/io/memory_stream.hpp>
-#include <vigil/io/pending.hpp>
-#include <vigil/select.hpp>
 
-#include <array>
-#include <atomic>
-#include <cstddef>
-#include <memory>
-#include <optional>
-#include <stdexcept>
-#include <string>
 #include <tuple>
-#include <utility>
-#include <vector>
 
-#include <boost/asio/bind_executor.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/read.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
-#include <boost/asio/write.hpp>
 
-using namespace std::chrono_literals;
-using namespace vigil::testing_support;
 using namespace vigil::io_testing;
-using vigil::io::on_result;
-using vigil::io::pending;
 
 TEST_SUITE("pending") {
   TEST_CASE("a result that is there when it is selected on is taken, once") {

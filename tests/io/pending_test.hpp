@@ -1,21 +1,34 @@
-// Shared by the tests of io::pending: operations that the test completes itself.
+// Includes and names that the tests of io::pending share, and operations that the test
+// completes itself.
 #pragma once
 
 #include "io/io_test.hpp"
 
+#include <vigil/channel.hpp>
+#include <vigil/context.hpp>
 #include <vigil/io/pending.hpp>
+#include <vigil/select.hpp>
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 #include <boost/asio/associated_cancellation_slot.hpp>
 #include <boost/asio/async_result.hpp>
-#include <boost/asio/read.hpp>
+#include <boost/asio/bind_executor.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 namespace vigil::io_testing {
+
+using vigil::io::on_result;
+using vigil::io::pending;
 
 inline const error_code was_aborted = asio::error::operation_aborted;
 

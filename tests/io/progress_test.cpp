@@ -6,20 +6,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <csignal>
 #include <functional>
-#include <string>
-#include <thread>
-#include <utility>
 
-#include <boost/asio/read.hpp>
-#include <boost/asio/write.hpp>
-
-using namespace std::chrono_literals;
-using namespace vigil::testing_support;
 using namespace vigil::io_testing;
-using vigil::io::use_fiber;
 
 namespace {
 

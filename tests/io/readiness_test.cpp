@@ -16,18 +16,12 @@
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/read.hpp>
-#include <boost/asio/write.hpp>
 
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-using namespace std::chrono_literals;
-using namespace vigil::testing_support;
 using namespace vigil::io_testing;
-using vigil::clock;
-using vigil::io::use_fiber;
 
 namespace {
 

@@ -15,7 +15,6 @@
 #include <cstring>
 #include <map>
 #include <mutex>
-#include <vector>
 
 #include <boost/asio/connect.hpp>
 
@@ -23,11 +22,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-using namespace std::chrono_literals;
-using namespace vigil::testing_support;
 using namespace vigil::io_testing;
 using vigil::io::resolve;
-using vigil::io::use_fiber;
 
 namespace {
 

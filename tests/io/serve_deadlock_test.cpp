@@ -1,22 +1,13 @@
 // io::serve: handlers and callbacks that a deadlock unwinds.
 #include "io/serve_test.hpp"
 
-#include <vigil/io/memory_acceptor.hpp>
-#include <vigil/io/serve.hpp>
 #include <vigil/sync.hpp>
 
-#include <atomic>
 #include <filesystem>
 #include <mutex>
 #include <stdexcept>
-#include <utility>
 
-using namespace std::chrono_literals;
-using namespace vigil::testing_support;
 using namespace vigil::io_testing;
-using vigil::io::memory_acceptor;
-using vigil::io::memory_stream;
-using vigil::io::serve;
 
 namespace {
 

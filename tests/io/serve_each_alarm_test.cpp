@@ -1,17 +1,12 @@
 // io::serve_each calls a handler for bytes only when they are there.
 #include "io/io_test.hpp"
 
-#include <vigil/io/io_context.hpp>
 #include <vigil/io/serve_each.hpp>
 
 #include <atomic>
 #include <cstdlib>
-#include <vector>
 
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/read.hpp>
-#include <boost/asio/write.hpp>
-#include <doctest/doctest.h>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -19,7 +14,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-using namespace vigil::testing_support;
 using namespace vigil::io_testing;
 using vigil::io::afterwards;
 

@@ -3,27 +3,14 @@
 #include "io/serve_test.hpp"
 #include "support/note.hpp"
 
-#include <vigil/io/memory_acceptor.hpp>
-#include <vigil/io/serve.hpp>
-
 #include <algorithm>
-#include <atomic>
 #include <csignal>
-#include <memory>
-#include <utility>
-#include <vector>
 
 #include <boost/asio/associated_cancellation_slot.hpp>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/ip/tcp.hpp>
 
-using namespace std::chrono_literals;
-using namespace vigil::testing_support;
 using namespace vigil::io_testing;
-using vigil::io::memory_acceptor;
-using vigil::io::memory_stream;
-using vigil::io::serve;
-using vigil::io::use_fiber;
 
 namespace {
 

@@ -3,31 +3,18 @@
 // accept_error_test.
 #include "io/serve_test.hpp"
 
-#include <vigil/io/memory_acceptor.hpp>
-#include <vigil/io/serve.hpp>
 #include <vigil/sync.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
-#include <memory>
 #include <new>
 #include <stdexcept>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include <boost/asio/ip/tcp.hpp>
 
 #include <unistd.h>
 
-using namespace std::chrono_literals;
-using namespace vigil::testing_support;
 using namespace vigil::io_testing;
-using vigil::io::memory_acceptor;
-using vigil::io::memory_stream;
-using vigil::io::serve;
-using vigil::io::use_fiber;
 
 namespace {
 

@@ -1,18 +1,27 @@
-// Helpers that the tests of io::serve share.
+// Includes, names and helpers that the tests of io::serve share.
 #pragma once
 
 #include "io/io_test.hpp"
 
 #include <vigil/context.hpp>
-#include <vigil/io/use_fiber.hpp>
+#include <vigil/io/memory_acceptor.hpp>
+#include <vigil/io/serve.hpp>
 #include <vigil/time.hpp>
 
+#include <atomic>
 #include <chrono>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/buffer.hpp>
 
 namespace vigil::io_testing {
+
+using vigil::io::memory_acceptor;
+using vigil::io::memory_stream;
+using vigil::io::serve;
 
 // Reads a byte; returns false at the end of the stream.
 template <class Stream>

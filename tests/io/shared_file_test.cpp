@@ -19,10 +19,7 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
-using namespace std::chrono_literals;
-using namespace vigil::testing_support;
 using namespace vigil::io_testing;
-using vigil::clock;
 
 namespace {
 

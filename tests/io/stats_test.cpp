@@ -2,11 +2,8 @@
 #include "io/io_test.hpp"
 
 #include <boost/asio/redirect_error.hpp>
-#include <boost/asio/write.hpp>
 
-using namespace vigil::testing_support;
 using namespace vigil::io_testing;
-using vigil::io::use_fiber;
 
 TEST_SUITE("stats") {
   TEST_CASE("each operation for which a fiber waits counts until it ends") {

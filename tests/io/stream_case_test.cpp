@@ -19,15 +19,10 @@
 #include <vector>
 
 #include <boost/asio/post.hpp>
-#include <boost/asio/read.hpp>
-#include <boost/asio/write.hpp>
 
 #include <sys/socket.h>
 
-using namespace std::chrono_literals;
-using namespace vigil::testing_support;
 using namespace vigil::io_testing;
-using vigil::clock;
 using vigil::io::on_read;
 using vigil::io::on_write;
 

@@ -7,22 +7,15 @@
 
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <optional>
 #include <stdexcept>
-#include <string>
-#include <utility>
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/read.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <boost/asio/write.hpp>
 
-using namespace std::chrono_literals;
-using namespace vigil::testing_support;
 using namespace vigil::io_testing;
 namespace co = vigil::co;
 namespace io = vigil::io;

@@ -24,6 +24,7 @@
 
 namespace vigil::io_testing {
 
+using vigil::clock;
 using tcp = asio::ip::tcp;
 using tcp_stream = io::deadline_stream<tcp::socket>;
 using unix_stream = io::deadline_stream<unix_socket>;

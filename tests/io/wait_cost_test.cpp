@@ -5,18 +5,13 @@
 
 #include <cstdint>
 #include <memory>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include <boost/asio/associated_cancellation_slot.hpp>
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 
-using namespace vigil::testing_support;
 using namespace vigil::io_testing;
-using vigil::io::use_fiber;
 
 TEST_SUITE("wait_cost") {
   TEST_CASE("each wait of a socket that async_connect has connected is one sleep") {

@@ -14,8 +14,6 @@
 namespace vigil::io_testing {
 namespace {
 
-using namespace std::chrono_literals;
-using namespace testing_support;
 using stream = io::tls_stream<io::memory_stream>;
 
 std::size_t unsent(stream& s) {

@@ -12,8 +12,6 @@
 namespace vigil::io_testing {
 namespace {
 
-using namespace std::chrono_literals;
-using namespace testing_support;
 using stream = io::tls_stream<io::memory_stream>;
 using below = io::deadline_stream<io::memory_stream>;
 

@@ -12,9 +12,6 @@
 
 namespace vigil::io_testing {
 
-using namespace std::chrono_literals;
-using namespace testing_support;
-
 namespace {
 
 template <class Stream>

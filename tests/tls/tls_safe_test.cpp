@@ -23,8 +23,6 @@
 namespace vigil::io_testing {
 namespace {
 
-using namespace std::chrono_literals;
-using namespace testing_support;
 using stream = io::tls_stream<io::memory_stream>;
 
 // A server with a certificate, and the text of that certificate.

@@ -14,8 +14,6 @@
 #include <boost/asio/write.hpp>
 #include <doctest/doctest.h>
 
-using namespace std::chrono_literals;
-using namespace vigil::testing_support;
 using namespace vigil::io_testing;
 using vigil::io::afterwards;
 
