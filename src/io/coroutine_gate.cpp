@@ -18,6 +18,9 @@
 
 namespace VIGIL_IO_DETAIL {
 
+using namespace vigil::detail;
+using vigil::detail::fiber;  // not the handle
+
 using boost::asio::any_io_executor;
 using boost::asio::cancellation_type_t;
 
@@ -65,12 +68,12 @@ thread_local const inside_gate* innermost_of_thread = nullptr;
 
 // Not inlined: a fiber may be on another thread when it comes back.
 [[gnu::noinline]] const inside_gate* exchange_innermost(const inside_gate* with) {
-  if (vigil::detail::current_fiber() != nullptr) return std::exchange(*innermost_of_fiber, with);
+  if (current_fiber() != nullptr) return std::exchange(*innermost_of_fiber, with);
   return std::exchange(innermost_of_thread, with);
 }
 
 [[gnu::noinline]] const inside_gate* innermost() {
-  return vigil::detail::current_fiber() != nullptr ? *innermost_of_fiber : innermost_of_thread;
+  return current_fiber() != nullptr ? *innermost_of_fiber : innermost_of_thread;
 }
 
 }  // namespace
@@ -99,7 +102,7 @@ gate_ref make_gate(const any_io_executor& on) {
 void coroutine_gate::emit_if_may() noexcept {
   if (!begun || ended || emits || inside != 0 || asked == cancellation_type_t::none) return;
   emits = true;
-  vigil::detail::fiber* const self = vigil::detail::current_fiber();
+  fiber* const self = current_fiber();
   if (self != nullptr) ++self->guards.no_parks;
   const cancellation_type_t type = std::exchange(asked, cancellation_type_t::none);
   try {
@@ -109,7 +112,7 @@ void coroutine_gate::emit_if_may() noexcept {
     // The coroutine may not have heard of it: it is asked again after its next step.
     asked = type;
   } catch (...) {
-    vigil::detail::fatal("an exception has left a cancellation handler of an operation of Asio's");
+    fatal("an exception has left a cancellation handler of an operation of Asio's");
   }
   if (self != nullptr) --self->guards.no_parks;
   emits = false;

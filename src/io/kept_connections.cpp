@@ -20,8 +20,8 @@
 
 namespace VIGIL_IO_DETAIL {
 
-using vigil::detail::lock_guard;
-using vigil::detail::outcome;
+using namespace vigil::detail;
+using vigil::detail::fiber;  // not the handle
 
 struct kept_connection::part {
   enum class owner : std::uint8_t { with_fiber, leaving, called, idle, ready };
@@ -44,10 +44,10 @@ struct kept_connection::part {
   kept_connection& self;
 
   // Guarded by all.lock.
-  vigil::detail::list_hook<part> hook;
+  list_hook<part> hook;
   owner state = owner::with_fiber;
   bool is_over_time = false;
-  vigil::detail::nanos since = 0;  // when its last rest began
+  nanos since = 0;  // when its last rest began
 
   // The wait of Asio's, from begins_rest() to has_fiber(); its fiber's.
   std::optional<outside_wait> counted;
@@ -55,7 +55,7 @@ struct kept_connection::part {
   idle_time time;  // is destroyed first
 };
 
-struct kept_connections::part final : vigil::detail::dump_note {
+struct kept_connections::part final : dump_note {
   using connection = kept_connection::part;
   using owner = connection::owner;
   using idle_time = connection::idle_time;
@@ -74,11 +74,11 @@ struct kept_connections::part final : vigil::detail::dump_note {
 
   ~part() { sched.notes.remove(*this); }
 
-  void dump(vigil::detail::dump_writer& out, vigil::detail::nanos time) const noexcept override;
+  void dump(dump_writer& out, nanos time) const noexcept override;
 
   void expired(idle_time& entry) noexcept;
-  vigil::detail::waiter* call(connection& c, bool is_over_time) noexcept VIGIL_REQUIRES(lock);
-  vigil::detail::waiter* wake_starter() noexcept VIGIL_REQUIRES(lock);
+  waiter* call(connection& c, bool is_over_time) noexcept VIGIL_REQUIRES(lock);
+  waiter* wake_starter() noexcept VIGIL_REQUIRES(lock);
   connection* next_ready();
   connection* pop_idle() noexcept;
   connection* pop_ready() noexcept;
@@ -87,19 +87,19 @@ struct kept_connections::part final : vigil::detail::dump_note {
   void remove_idle(connection& c) noexcept VIGIL_REQUIRES(lock);
   void note_idle() noexcept VIGIL_REQUIRES(lock);
 
-  vigil::detail::scheduler& sched;
+  scheduler& sched;
   const std::chrono::nanoseconds backoff;
   const site from;
 
-  mutable vigil::detail::spinlock lock{vigil::detail::lock_rank::connections};
+  mutable spinlock lock{lock_rank::connections};
   list idle VIGIL_GUARDED_BY(lock);
   list ready VIGIL_GUARDED_BY(lock);
   bool is_ending VIGIL_GUARDED_BY(lock) = false;
-  vigil::detail::open_wait starter VIGIL_GUARDED_BY(lock);
+  open_wait starter VIGIL_GUARDED_BY(lock);
 
   // For the dump. Written under the lock.
-  vigil::detail::atomic<std::size_t> idle_count{0};
-  vigil::detail::atomic<vigil::detail::nanos> oldest{0};  // when it began to be idle
+  atomic<std::size_t> idle_count{0};
+  atomic<nanos> oldest{0};  // when it began to be idle
 
   timeout_list idle_times;  // is destroyed first
 };
@@ -155,7 +155,7 @@ bool kept_connection::has_fiber() noexcept {
 
 void kept_connection::put_back() noexcept {
   part& p = *part_;
-  vigil::detail::waiter* claimed = nullptr;
+  waiter* claimed = nullptr;
   {
     const lock_guard guard(p.all.lock);
     p.state = part::owner::ready;
@@ -165,7 +165,7 @@ void kept_connection::put_back() noexcept {
   if (claimed != nullptr) claimed->deliver();
 }
 
-vigil::detail::waiter* kept_connection::arrived() noexcept {
+waiter* kept_connection::arrived() noexcept {
   part& p = *part_;
   const lock_guard guard(p.all.lock);
   return p.all.call(p, false);
@@ -173,10 +173,9 @@ vigil::detail::waiter* kept_connection::arrived() noexcept {
 
 // --- all of a server
 
-void kept_connections::part::dump(vigil::detail::dump_writer& out,
-                                  vigil::detail::nanos time) const noexcept {
+void kept_connections::part::dump(dump_writer& out, nanos time) const noexcept {
   const std::size_t n = idle_count.load();
-  out.text("io::serve_each at ").text(vigil::detail::place_in_words(from.file, from.line).text);
+  out.text("io::serve_each at ").text(place_in_words(from.file, from.line).text);
   out.text(": ").number(n).text(n == 1 ? " idle connection" : " idle connections");
   if (n != 0) out.text(", the oldest for ").seconds(time - oldest.load());
   out.text("\n");
@@ -194,14 +193,14 @@ void kept_connections::part::remove_idle(connection& c) noexcept {
 
 void kept_connections::part::note_idle() noexcept {
   // ordering: for the dump, which may mix two moments.
-  idle_count.store(idle.size(), vigil::detail::order::relaxed);
+  idle_count.store(idle.size(), order::relaxed);
   if (idle.empty()) return;
   // ordering: as above
-  oldest.store(idle.front()->since, vigil::detail::order::relaxed);
+  oldest.store(idle.front()->since, order::relaxed);
 }
 
 // Something has come for c. Returns the starter, if it waits.
-vigil::detail::waiter* kept_connections::part::call(connection& c, bool is_over_time) noexcept {
+waiter* kept_connections::part::call(connection& c, bool is_over_time) noexcept {
   const owner now = c.state;
   if (now != owner::leaving && now != owner::idle) return nullptr;
   if (now == owner::idle && is_ending) return nullptr;  // end_idle() takes it: KC1
@@ -213,17 +212,17 @@ vigil::detail::waiter* kept_connections::part::call(connection& c, bool is_over_
   return wake_starter();
 }
 
-vigil::detail::waiter* kept_connections::part::wake_starter() noexcept {
+waiter* kept_connections::part::wake_starter() noexcept {
   if (starter.waiter == nullptr || !starter.claim(outcome::value)) return nullptr;
   return std::exchange(starter, {}).waiter;
 }
 
 void kept_connections::part::expired(idle_time& entry) noexcept {
-  vigil::detail::waiter* claimed = nullptr;
+  waiter* claimed = nullptr;
   {
     const lock_guard guard(lock);
     // An expiry that began before the latest request may come late.
-    const vigil::detail::nanos rested = sched.clock.now() - entry.of.since;
+    const nanos rested = sched.clock.now() - entry.of.since;
     if (rested >= idle_times.duration().count()) claimed = call(entry.of, true);
   }
   if (claimed != nullptr) claimed->deliver();
@@ -248,7 +247,7 @@ kept_connections::part::connection* kept_connections::part::pop_ready() noexcept
 kept_connections::part::connection* kept_connections::part::next_ready()
     VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   for (;;) {
-    vigil::detail::caller self;
+    caller self;
     if (self.may_not_wait()) self.refuse("vigil::io::serve_each");
     lock.lock();
     connection* const c = ready.pop_front();
@@ -260,7 +259,7 @@ kept_connections::part::connection* kept_connections::part::next_ready()
     self.open(starter);
     const auto opened = starter.ticket;
     lock.unlock();
-    const outcome result = self.wait(opened, vigil::detail::wait_reason::connections, [this] {
+    const outcome result = self.wait(opened, wait_reason::connections, [this] {
       const lock_guard guard(lock);
       starter = {};
     });
@@ -304,14 +303,14 @@ void wait_for_resources(std::chrono::nanoseconds length) {
 }  // namespace
 
 void kept_connections::start_fibers(group& fibers) {
-  vigil::detail::current_fiber()->starts_for_events = true;
+  current_fiber()->starts_for_events = true;
   while (part::connection* const c = part_->next_ready()) {
     if (!gets_fiber(c->self, fibers)) wait_for_resources(part_->backoff);
   }
 }
 
 void kept_connections::end_idle() noexcept {
-  vigil::detail::waiter* claimed = nullptr;
+  waiter* claimed = nullptr;
   {
     const lock_guard guard(part_->lock);
     part_->is_ending = true;

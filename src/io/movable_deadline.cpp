@@ -10,19 +10,20 @@
 
 namespace VIGIL_IO_DETAIL {
 
-using vigil::detail::lock_guard;
+using namespace vigil::detail;
+using vigil::detail::fiber;  // not the handle
 
 struct movable_deadline::part {
-  vigil::detail::spinlock lock{vigil::detail::lock_rank::sync};
-  std::int64_t deadline VIGIL_GUARDED_BY(lock) = vigil::detail::no_deadline;
-  std::int64_t waited_to VIGIL_GUARDED_BY(lock) = vigil::detail::no_deadline;
+  spinlock lock{lock_rank::sync};
+  std::int64_t deadline VIGIL_GUARDED_BY(lock) = no_deadline;
+  std::int64_t waited_to VIGIL_GUARDED_BY(lock) = no_deadline;
   bool closed VIGIL_GUARDED_BY(lock) = false;
   bool ended VIGIL_GUARDED_BY(lock) = false;  // by end_by(), for the present wait
   limited_wait* waiting VIGIL_GUARDED_BY(lock) = nullptr;
 
   bool has_passed() const VIGIL_REQUIRES(lock) { return vigil::detail::until(deadline).is_over(); }
 
-  vigil::detail::waiter* look_again() noexcept VIGIL_REQUIRES(lock) {
+  waiter* look_again() noexcept VIGIL_REQUIRES(lock) {
     return waiting != nullptr ? waiting->look_again() : nullptr;
   }
 };
@@ -30,7 +31,7 @@ struct movable_deadline::part {
 namespace {
 
 // Called without the lock.
-void deliver(vigil::detail::waiter* claimed) noexcept {
+void deliver(waiter* claimed) noexcept {
   if (claimed != nullptr) claimed->deliver();
 }
 
@@ -41,7 +42,7 @@ movable_deadline::movable_deadline(time_of name) : part_(std::make_unique<part>(
 movable_deadline::~movable_deadline() = default;
 
 void movable_deadline::set(std::int64_t deadline) noexcept {
-  vigil::detail::waiter* claimed = nullptr;
+  waiter* claimed = nullptr;
   {
     const lock_guard guard(part_->lock);
     part_->deadline = deadline;
@@ -57,7 +58,7 @@ std::int64_t movable_deadline::value() const noexcept {
 }
 
 void movable_deadline::close() noexcept {
-  vigil::detail::waiter* claimed = nullptr;
+  waiter* claimed = nullptr;
   {
     const lock_guard guard(part_->lock);
     part_->closed = true;
@@ -66,7 +67,7 @@ void movable_deadline::close() noexcept {
   deliver(claimed);
 }
 
-vigil::detail::waiter* movable_deadline::claim(const timeout_list::entry& expired) noexcept {
+waiter* movable_deadline::claim(const timeout_list::entry& expired) noexcept {
   const lock_guard guard(part_->lock);
   if (part_->waiting == nullptr || expired.is_linked()) return nullptr;
   part_->ended = true;
@@ -78,8 +79,8 @@ vigil::detail::waiter* movable_deadline::claim(const timeout_list::entry& expire
 void movable_deadline::end_both(movable_deadline& read,
                                 movable_deadline& write,
                                 const timeout_list::entry& expired) noexcept {
-  vigil::detail::waiter* const reader = read.claim(expired);
-  vigil::detail::waiter* const writer = write.claim(expired);
+  waiter* const reader = read.claim(expired);
+  waiter* const writer = write.claim(expired);
   deliver(reader);
   deliver(writer);
 }
@@ -112,7 +113,7 @@ std::int64_t movable_deadline::begin_wait(limited_wait& w) noexcept {
 boost::system::error_code movable_deadline::end_wait(bool was_cut) noexcept {
   const lock_guard guard(part_->lock);
   part_->waiting = nullptr;
-  part_->waited_to = vigil::detail::no_deadline;
+  part_->waited_to = no_deadline;
   const bool ended = std::exchange(part_->ended, false);
   if (!was_cut) return {};
   const bool by_list = ended && !part_->has_passed();

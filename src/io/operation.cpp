@@ -22,10 +22,11 @@
 
 namespace VIGIL_IO_DETAIL {
 
+using namespace vigil::detail;
+using vigil::detail::fiber;  // not the handle
+
 using boost::asio::any_io_executor;
 using boost::asio::cancellation_type_t;
-using vigil::detail::lock_guard;
-using vigil::detail::outcome;
 
 namespace {
 
@@ -50,14 +51,14 @@ bool is_system(const any_io_executor& ex) noexcept {
 
 }  // namespace
 
-vigil::detail::fiber& fiber_that_may_wait() {
-  vigil::detail::fiber* const f = vigil::detail::current_fiber();
+fiber& fiber_that_may_wait() {
+  fiber* const f = current_fiber();
   if (f != nullptr) {
-    vigil::detail::check_may_park(*f);
+    check_may_park(*f);
     return *f;
   }
-  vigil::detail::process_check_fork("vigil::io::use_fiber");
-  if (vigil::detail::current_worker() != nullptr) {
+  process_check_fork("vigil::io::use_fiber");
+  if (current_worker() != nullptr) {
     throw wrong_place(
         "vigil::io::use_fiber: it would have to wait inside a handler, on a worker's own stack; "
         "start a fiber with go, and wait there");
@@ -75,16 +76,16 @@ void check_is_not_run_here(const any_io_executor& ex) {
       "very fiber runs (run, poll); start a fiber with go, and wait there");
 }
 
-void deliver_in_order(vigil::detail::waiter& claimed) noexcept {
+void deliver_in_order(waiter& claimed) noexcept {
   // See IW4 of io_watch.hpp.
-  if (!vigil::detail::io_watch::deliver_later(claimed)) {
-    claimed.deliver(vigil::detail::turn::in_order);
+  if (!io_watch::deliver_later(claimed)) {
+    claimed.deliver(turn::in_order);
   }
 }
 
 namespace {
 
-bool is_in(const any_io_executor& ex, const vigil::detail::io_watch& watch) {
+bool is_in(const any_io_executor& ex, const io_watch& watch) {
   if (const auto* const of = io_context_of(ex)) return &of->context() == &watch.context();
   return &boost::asio::query(ex, boost::asio::execution::context) == &watch.context();
 }
@@ -95,10 +96,10 @@ operation& begin_operation(const any_io_executor& own,
                            const any_io_executor& bound,
                            bool inside,
                            const void* object) {
-  vigil::detail::fiber& self = fiber_that_may_wait();
+  fiber& self = fiber_that_may_wait();
   check_is_not_run_here(own);
   check_is_not_run_here(bound);
-  vigil::detail::io_watch* watch = self.sched->watches().present().as_io_watch();
+  io_watch* watch = self.sched->watches().present().as_io_watch();
   const bool in_context = io_context_of(own) != nullptr;
   if (watch != nullptr && (in_context || !is_system(own)) && !is_in(own, *watch) &&
       (!bound || !is_in(bound, *watch))) {
@@ -125,20 +126,20 @@ void retain(operation& o, bool executor) noexcept {
   // The count goes from 0 to 1 for the handler at first, and later for a run_in() that
   // emits just after the operation has ended, and then finds that it has.
   // ordering: the caller already holds a reference.
-  if (executor && o.executors.fetch_add(1, vigil::detail::order::relaxed) != 0) return;
-  o.references.fetch_add(1, vigil::detail::order::relaxed);  // ordering: the same
+  if (executor && o.executors.fetch_add(1, order::relaxed) != 0) return;
+  o.references.fetch_add(1, order::relaxed);  // ordering: the same
 }
 
 void release(operation& o, bool executor) noexcept {
   if (executor) {
     // Pairs with itself, as below.
-    if (o.executors.fetch_sub(1, vigil::detail::order::acq_rel) != 1) return;
+    if (o.executors.fetch_sub(1, order::acq_rel) != 1) return;
     any_io_executor over;
     const lock_guard guard(o.lock);
     over = std::move(o.executor);
   }
   // Pairs with itself: the last release sees what all others did.
-  if (o.references.fetch_sub(1, vigil::detail::order::acq_rel) == 1) delete &o;
+  if (o.references.fetch_sub(1, order::acq_rel) == 1) delete &o;
 }
 
 namespace {
@@ -214,7 +215,7 @@ void emit(operation& o, cancellation_type_t type) noexcept {
   } catch (const std::bad_alloc&) {
     // If it is to end, it is asked again after its next step.
   } catch (...) {
-    vigil::detail::fatal("an exception has left a cancellation handler of an operation of Asio's");
+    fatal("an exception has left a cancellation handler of an operation of Asio's");
   }
 }
 
@@ -234,7 +235,7 @@ operation_section::operation_section(operation& o) noexcept : operation_(o) {
   retain(o, false);
   o.section.lock();
   ++o.depth;
-  if (vigil::detail::fiber* const f = vigil::detail::current_fiber()) ++f->guards.no_parks;
+  if (fiber* const f = current_fiber()) ++f->guards.no_parks;
 }
 
 operation_section::~operation_section() {
@@ -244,7 +245,7 @@ operation_section::~operation_section() {
   } else {
     o.answered = true;
   }
-  if (vigil::detail::fiber* const f = vigil::detail::current_fiber()) --f->guards.no_parks;
+  if (fiber* const f = current_fiber()) --f->guards.no_parks;
   --o.depth;
   o.section.unlock();
   release(o, false);
@@ -286,7 +287,7 @@ class limited_operation final : public limited_wait {
  public:
   explicit limited_operation(operation& o) noexcept : of_(o) {}
 
-  vigil::detail::waiter* look_again() noexcept override {
+  waiter* look_again() noexcept override {
     const lock_guard guard(of_.lock);
     of_.looks_again = true;
     return claim(of_);

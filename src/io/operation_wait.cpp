@@ -8,8 +8,7 @@
 
 namespace VIGIL_IO_DETAIL {
 
-using vigil::detail::lock_guard;
-using vigil::detail::outcome;
+using namespace vigil::detail;
 
 namespace {
 
@@ -34,13 +33,13 @@ bool is_done(operation& o) noexcept {
   return o.done;
 }
 
-vigil::detail::waiter* claim(operation& o) noexcept {
-  vigil::detail::open_wait* const w = std::exchange(o.waiting, nullptr);
+waiter* claim(operation& o) noexcept {
+  open_wait* const w = std::exchange(o.waiting, nullptr);
   return w != nullptr && w->claim(outcome::value) ? w->waiter : nullptr;
 }
 
 void set_done(operation& o) noexcept {
-  vigil::detail::waiter* claimed = nullptr;
+  waiter* claimed = nullptr;
   {
     const lock_guard guard(o.lock);
     o.done = true;
@@ -50,7 +49,7 @@ void set_done(operation& o) noexcept {
 }
 
 ending wait_once(operation& o, const wait_limit& limit) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  vigil::detail::caller self(limit);
+  caller self(limit);
   const bool refused = self.may_not_wait();
   o.lock.lock();
   if (o.done || refused || std::exchange(o.looks_again, false)) {
@@ -58,13 +57,13 @@ ending wait_once(operation& o, const wait_limit& limit) VIGIL_NO_THREAD_SAFETY_A
     o.lock.unlock();
     return stops ? ending::stopped : ending::completed;
   }
-  vigil::detail::open_wait own;
+  open_wait own;
   self.open(own);
   o.waiting = &own;
   o.lock.unlock();
   ending result = ending::completed;
   try {
-    result = ending_of(self.wait(own.ticket, {vigil::detail::wait_reason::io, o.object}));
+    result = ending_of(self.wait(own.ticket, {wait_reason::io, o.object}));
   } catch (const std::bad_alloc&) {
     // No memory for a timer; a limit that is already over does not need one.
     result = limit.is_over() ? ending::cut : ending::no_memory;
@@ -77,28 +76,28 @@ ending wait_once(operation& o, const wait_limit& limit) VIGIL_NO_THREAD_SAFETY_A
 
 void wait_for_handler(operation& o) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   for (;;) {
-    vigil::detail::caller self(vigil::detail::caller::unstoppable);
+    caller self(caller::unstoppable);
     o.lock.lock();
     if (o.done) {
       o.lock.unlock();
       return;
     }
-    vigil::detail::open_wait own;
+    open_wait own;
     self.open(own);
     o.waiting = &own;
     o.lock.unlock();
-    self.wait(own.ticket, {vigil::detail::wait_reason::io, o.object});
+    self.wait(own.ticket, {wait_reason::io, o.object});
   }
 }
 
 void throw_ended(ending result, ::vigil::detail::cancel_node* under) {
   switch (result) {
     case ending::stopped:
-      vigil::detail::throw_stopped(*vigil::detail::current_fiber());
+      throw_stopped(*current_fiber());
     case ending::no_memory:
       throw std::bad_alloc();
     default:
-      vigil::detail::throw_cancelled(*under);
+      throw_cancelled(*under);
   }
 }
 

@@ -24,14 +24,13 @@
 
 namespace VIGIL_IO_DETAIL {
 
-using vigil::detail::lock_guard;
-using vigil::detail::select_case;
-using vigil::detail::wake_list;
+using namespace vigil::detail;
+using vigil::detail::fiber;  // not the handle
 
 namespace {
 
 bool is_in_its_run(const operation& o) noexcept {
-  const vigil::detail::fiber* const f = vigil::detail::current_fiber();
+  const fiber* const f = current_fiber();
   return f != nullptr && f->sched->number() == o.run;
 }
 
@@ -85,8 +84,8 @@ bool look_result(select_case& c) noexcept {
   return !o.awaited && takes_result(o);
 }
 
-vigil::detail::case_lock lock_of_result(void* object) noexcept {
-  return vigil::detail::case_lock(operation_of(object).lock);
+case_lock lock_of_result(void* object) noexcept {
+  return case_lock(operation_of(object).lock);
 }
 
 bool poll_result(select_case& c, wake_list&) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
@@ -94,7 +93,7 @@ bool poll_result(select_case& c, wake_list&) noexcept VIGIL_NO_THREAD_SAFETY_ANA
 }
 
 bool enqueue_result(select_case& c) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  auto& place = vigil::detail::make_place<vigil::detail::open_wait>(c);
+  auto& place = make_place<open_wait>(c);
   operation& o = operation_of(c);
   if (!o.done) o.waiting = &place;  // done: the result was taken
   return true;
@@ -114,7 +113,7 @@ void retract_result(select_case& c, wake_list&) noexcept VIGIL_NO_THREAD_SAFETY_
 // The states of select_case::amount.
 enum : std::int64_t { not_begun, has_it, waits_for_it };
 
-vigil::detail::nanos begin_result(select_case& c, bool waits) {
+nanos begin_result(select_case& c, bool waits) {
   operation& o = operation_of(c);
   if (c.amount == not_begun) {
     if (waits) check_may_wait_for(o);
@@ -125,7 +124,7 @@ vigil::detail::nanos begin_result(select_case& c, bool waits) {
     counted_wait::begin(o);
     c.amount = waits_for_it;
   }
-  return vigil::detail::never;
+  return never;
 }
 
 void leave_result(select_case& c) noexcept {
@@ -136,17 +135,17 @@ void leave_result(select_case& c) noexcept {
 
 }  // namespace
 
-constexpr vigil::detail::case_table pending_case_table = {vigil::detail::wait_reason::io,
-                                                          0,
-                                                          look_result,
-                                                          lock_of_result,
-                                                          poll_result,
-                                                          enqueue_result,
-                                                          retract_result,
-                                                          end_result,
-                                                          begin_result,
-                                                          nullptr,
-                                                          leave_result};
+constexpr case_table pending_case_table = {wait_reason::io,
+                                           0,
+                                           look_result,
+                                           lock_of_result,
+                                           poll_result,
+                                           enqueue_result,
+                                           retract_result,
+                                           end_result,
+                                           begin_result,
+                                           nullptr,
+                                           leave_result};
 
 // --- the owner
 
@@ -191,7 +190,7 @@ bool pending_wait(operation& o, const wait_limit& limit) {
 
   if (has_result(o)) return true;
   check_may_wait_for(o);
-  const vigil::detail::kept_limit kept(limit.absolute());
+  const kept_limit kept(limit.absolute());
   const its_turn turn(o);
   const counted_wait counted(o);
   for (;;) {
@@ -223,19 +222,19 @@ bool pending_end(operation& o, ended& over) noexcept {
     awaited = o.awaited;
   }
   if (awaited) {
-    vigil::detail::fatal(
+    fatal(
         "vigil::io::pending: it is destroyed while another fiber waits for it; it must outlive "
         "each select and each wait");
   }
   if (!is_done(o)) {
     if (!is_in_its_run(o)) {
-      vigil::detail::fatal(
+      fatal(
           "vigil::io::pending: it is destroyed outside the run in which it began, while its "
           "operation is open; destroy it on a fiber of that run");
     }
-    vigil::detail::check_may_park(*vigil::detail::current_fiber());
+    check_may_park(*current_fiber());
     if (is_run_here(o)) {
-      vigil::detail::fatal(
+      fatal(
           "vigil::io::pending: it is destroyed inside a handler of an io_context that this very "
           "fiber runs (run, poll), while its operation is open, and would wait for its end; "
           "destroy it elsewhere");
@@ -258,12 +257,12 @@ void pending_lost(std::exception_ptr thrown) noexcept {
             "values threw, and the pending was destroyed before it was taken"
           : "vigil::io::pending: the result of a successful operation is lost, because the pending "
             "was destroyed before it was taken; take it, or give on_lost() a function";
-  if (vigil::detail::current_fiber() == nullptr || !vigil::detail::handlers_are_caught()) {
-    vigil::detail::warn("%s", what);
+  if (current_fiber() == nullptr || !handlers_are_caught()) {
+    warn("%s", what);
     return;
   }
   if (thrown == nullptr) thrown = std::make_exception_ptr(std::runtime_error(what));
-  vigil::detail::report_of_handler(std::move(thrown));
+  report_of_handler(std::move(thrown));
 }
 
 }  // namespace VIGIL_IO_DETAIL

@@ -17,27 +17,27 @@
 
 namespace VIGIL_IO_DETAIL {
 
-using vigil::detail::lock_guard;
-using vigil::detail::outcome;
+using namespace vigil::detail;
+using vigil::detail::fiber;  // not the handle
 
-vigil::detail::waiter* readiness::look_again() noexcept {
+waiter* readiness::look_again() noexcept {
   const lock_guard guard(lock);
   looks_again = true;
   return claim();
 }
 
-vigil::detail::waiter* readiness::claim() noexcept {
-  vigil::detail::open_wait* const w = std::exchange(waiting, nullptr);
+waiter* readiness::claim() noexcept {
+  open_wait* const w = std::exchange(waiting, nullptr);
   return w != nullptr && w->claim(outcome::value) ? w->waiter : nullptr;
 }
 
 void retain(readiness* r) noexcept {
-  r->references.fetch_add(1, vigil::detail::order::relaxed);  // ordering: the caller has one
+  r->references.fetch_add(1, order::relaxed);  // ordering: the caller has one
 }
 
 void release(readiness* r) noexcept {
   // Pairs with itself: the last release sees what all others did.
-  if (r->references.fetch_sub(1, vigil::detail::order::acq_rel) == 1) delete r;
+  if (r->references.fetch_sub(1, order::acq_rel) == 1) delete r;
 }
 
 one_operation_of<room_of_wait>& memory_of(readiness& r) noexcept {
@@ -96,7 +96,7 @@ bool is_outstanding(readiness& r) noexcept {
 }
 
 void has_come(readiness& r, const boost::system::error_code& error) noexcept {
-  vigil::detail::waiter* claimed = nullptr;
+  waiter* claimed = nullptr;
   {
     const lock_guard guard(r.lock);
     r.armed = false;
@@ -119,9 +119,9 @@ namespace {
 // Waits until the handler has come, the deadline has, or the limit is to be looked at
 // again.
 outcome wait_once(readiness& r,
-                  const vigil::detail::wait_limit& limit,
+                  const wait_limit& limit,
                   const void* object) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  vigil::detail::caller self(limit);
+  caller self(limit);
   const bool refused = self.may_not_wait();
   r.lock.lock();
   if (r.come || std::exchange(r.looks_again, false) || refused) {
@@ -129,11 +129,11 @@ outcome wait_once(readiness& r,
     r.lock.unlock();
     return stops ? outcome::stopped : outcome::value;
   }
-  vigil::detail::open_wait own;
+  open_wait own;
   self.open(own);
   r.waiting = &own;
   r.lock.unlock();
-  return self.wait(own.ticket, {vigil::detail::wait_reason::io, object}, [&r] {
+  return self.wait(own.ticket, {wait_reason::io, object}, [&r] {
     const lock_guard guard(r.lock);
     r.waiting = nullptr;
   });
@@ -163,7 +163,7 @@ boost::system::error_code wait(readiness& r,
                                movable_deadline& until,
                                const boost::asio::any_io_executor& by,
                                const void* object) {
-  vigil::detail::fiber& self = fiber_that_may_wait();
+  fiber& self = fiber_that_may_wait();
   check_is_not_run_here(by);
   const outside_wait counted(*self.sched, by);
   boost::system::error_code error;
@@ -175,7 +175,7 @@ boost::system::error_code wait(readiness& r,
     throw;
   }
   const boost::system::error_code cut = until.end_wait(ended == wait_end::cut);
-  if (ended == wait_end::stopped) vigil::detail::throw_stopped(self);
+  if (ended == wait_end::stopped) throw_stopped(self);
   return ended == wait_end::cut ? cut : error;
 }
 

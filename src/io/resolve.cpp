@@ -29,6 +29,8 @@
 
 namespace VIGIL_IO_DETAIL {
 
+using namespace vigil::detail;
+
 class lookup_threads {
  public:
   static lookup_threads& all() {
@@ -43,9 +45,9 @@ class lookup_threads {
       if (threads_ == most) return;
       ++threads_;
     }
-    vigil::detail::process_count_own_threads(1);
+    process_count_own_threads(1);
     try {
-      vigil::detail::start_detached([this] { body(); });
+      start_detached([this] { body(); });
     } catch (const std::system_error& e) {
       start_failed(e.code());
     } catch (const std::bad_alloc&) {
@@ -75,7 +77,7 @@ class lookup_threads {
       const std::lock_guard guard(lock_);
       if (--threads_ == 0) refused.swap(queue_);
     }
-    vigil::detail::process_count_own_threads(-1);
+    process_count_own_threads(-1);
     const boost::system::error_code error(cause.value(), boost::system::system_category());
     for (const auto& l : refused)
       l->finish(error, nullptr);
@@ -84,7 +86,7 @@ class lookup_threads {
   void body() noexcept {
     std::shared_ptr<lookup> l = next();
     if (l == nullptr) {
-      const vigil::detail::process_last_step nothing;  // it was withdrawn
+      const process_last_step nothing;  // it was withdrawn
     }
     while (l != nullptr)
       l = look_up(*l);
@@ -102,7 +104,7 @@ class lookup_threads {
         l.host_.c_str(), l.service_.c_str(), wanted, &found, error);
     std::shared_ptr<lookup> after = next();
     if (after == nullptr) {
-      const vigil::detail::process_last_step step;
+      const process_last_step step;
       l.finish(error, found);
     } else {
       l.finish(error, found);

@@ -14,6 +14,9 @@
 #include <system_error>
 
 namespace VIGIL_IO_DETAIL {
+
+using namespace vigil::detail;
+
 namespace {
 
 constexpr std::chrono::nanoseconds longest_wait = std::chrono::seconds(1);
@@ -96,17 +99,17 @@ std::chrono::nanoseconds with_surplus(std::chrono::nanoseconds grace) {
 }  // namespace
 
 struct announced_grace::part {
-  vigil::detail::scheduler& sched;
-  vigil::detail::grace_request request;
+  scheduler& sched;
+  grace_request request;
 };
 
 announced_grace::announced_grace(std::chrono::nanoseconds length)
-    : part_(new part{*vigil::detail::require_fiber("io::serve").sched, {length.count(), {}}}) {
-  vigil::detail::run_of(part_->sched).end.announce_grace(part_->request);
+    : part_(new part{*require_fiber("io::serve").sched, {length.count(), {}}}) {
+  run_of(part_->sched).end.announce_grace(part_->request);
 }
 
 announced_grace::~announced_grace() {
-  vigil::detail::run_of(part_->sched).end.withdraw_grace(part_->request);
+  run_of(part_->sched).end.withdraw_grace(part_->request);
 }
 
 server::server(const vigil::context& stopping, const serve_limits& limits, const site& from)
@@ -130,7 +133,7 @@ void server::keep_connections() {
 
 bool server::has_room() {
   // An accept that is served at once does not ask.
-  vigil::detail::caller().throw_if_stopped();
+  caller().throw_if_stopped();
   try {
     if (waits_) {
       waits_ = false;
@@ -208,7 +211,7 @@ void throw_on_if_it_unwinds(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const deadlock& e) {
-    if (vigil::detail::current_fiber()->sched->state.ends_silently(e)) throw;
+    if (current_fiber()->sched->state.ends_silently(e)) throw;
   } catch (...) {
   }
 }
@@ -241,7 +244,7 @@ void server::report(std::exception_ptr error) const {
       throw_on_if_it_unwinds(error);
     }
   }
-  vigil::detail::report_unhandled(*vigil::detail::current_fiber(), std::move(error));
+  report_unhandled(*current_fiber(), std::move(error));
 }
 
 }  // namespace VIGIL_IO_DETAIL

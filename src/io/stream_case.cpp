@@ -24,9 +24,8 @@
 
 namespace VIGIL_IO_DETAIL {
 
-using vigil::detail::lock_guard;
-using vigil::detail::select_case;
-using vigil::detail::wake_list;
+using namespace vigil::detail;
+using vigil::detail::fiber;  // not the handle
 
 namespace {
 
@@ -83,7 +82,7 @@ bool look_stream(select_case& of) noexcept {
   stream_case& c = stream_of(of);
   if (!enter_stream(c)) return true;
   const bool done = try_stream(c);
-  const vigil::detail::fiber* const f = vigil::detail::current_fiber();
+  const fiber* const f = current_fiber();
   c.yields = done && ++c.side().at_once % others_come_first == 0 && f != nullptr &&
              f->guards.no_parks == 0;
   c.turn.reset();
@@ -102,7 +101,7 @@ void begin_wait_for(stream_case& c, const boost::asio::any_io_executor& by) {
   if (begins_wait(side.ready, by)) c.begin_wait();
   c.shown.ready = side.ready.get();
   if (!std::exchange(c.has_waited, true)) {
-    side.ready.get()->counted.emplace(*vigil::detail::current_scheduler(), by);
+    side.ready.get()->counted.emplace(*current_scheduler(), by);
   }
   c.idle_begins();
   c.at = stage::awaited;
@@ -122,9 +121,7 @@ bool begin_first(stream_case& c, const boost::asio::any_io_executor& by, bool wa
 }
 
 // Those before each round.
-vigil::detail::nanos begin_round(stream_case& c,
-                                 const boost::asio::any_io_executor& by,
-                                 bool waits) {
+nanos begin_round(stream_case& c, const boost::asio::any_io_executor& by, bool waits) {
   boost::system::error_code error;
   const bool has_come = c.at == stage::awaited && came_with(*c.shown.ready, error);
   if (error) {
@@ -133,15 +130,15 @@ vigil::detail::nanos begin_round(stream_case& c,
     c.at = c.is_ready() ? stage::inviting : stage::empty;
   }
   if (c.at == stage::empty && waits) begin_wait_for(c, by);
-  if (c.at != stage::awaited) return vigil::detail::never;
+  if (c.at != stage::awaited) return never;
   movable_deadline& until = c.side().deadline;
-  const vigil::detail::nanos end = until.begin_wait(*c.shown.ready);
+  const nanos end = until.begin_wait(*c.shown.ready);
   if (until.is_closed() || until.is_over()) c.at = stage::inviting;
   return end;
 }
 
-vigil::detail::case_lock lock_of_stream(void* object) noexcept {
-  return vigil::detail::case_lock(readiness_of(object).lock);
+case_lock lock_of_stream(void* object) noexcept {
+  return case_lock(readiness_of(object).lock);
 }
 
 bool poll_stream(select_case& of, wake_list&) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
@@ -152,7 +149,7 @@ bool poll_stream(select_case& of, wake_list&) noexcept VIGIL_NO_THREAD_SAFETY_AN
 }
 
 bool enqueue_stream(select_case& of) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-  auto& place = vigil::detail::make_place<vigil::detail::open_wait>(of);
+  auto& place = make_place<open_wait>(of);
   readiness_of(of.object).waiting = &place;
   return true;
 }
@@ -198,12 +195,12 @@ void leave_stream(select_case& of) noexcept {
   c.turn.reset();
 }
 
-vigil::detail::nanos begin_stream(select_case& of, bool waits) {
+nanos begin_stream(select_case& of, bool waits) {
   stream_case& c = stream_of(of);
   const boost::asio::any_io_executor by = c.executor();
   const bool is_first = !c.turn;
   try {
-    if (is_first && !begin_first(c, by, waits)) return vigil::detail::never;
+    if (is_first && !begin_first(c, by, waits)) return never;
     return begin_round(c, by, waits);
   } catch (...) {
     if (is_first) leave_stream(of);
@@ -213,16 +210,16 @@ vigil::detail::nanos begin_stream(select_case& of, bool waits) {
 
 }  // namespace
 
-constexpr vigil::detail::case_table stream_case_table = {vigil::detail::wait_reason::io,
-                                                         0,
-                                                         look_stream,
-                                                         lock_of_stream,
-                                                         poll_stream,
-                                                         enqueue_stream,
-                                                         retract_stream,
-                                                         vigil::detail::end_nothing,
-                                                         begin_stream,
-                                                         take_stream,
-                                                         leave_stream};
+constexpr case_table stream_case_table = {wait_reason::io,
+                                          0,
+                                          look_stream,
+                                          lock_of_stream,
+                                          poll_stream,
+                                          enqueue_stream,
+                                          retract_stream,
+                                          end_nothing,
+                                          begin_stream,
+                                          take_stream,
+                                          leave_stream};
 
 }  // namespace VIGIL_IO_DETAIL
