@@ -42,7 +42,7 @@ bool stuck_search::may_be_stuck(const fiber& f) const noexcept {
   if (f.state.load() != fiber_state::parked || f.park_state.load() != park_word::parked)
     return false;
   // Somebody has ended the wait, and is about to say so.
-  if (f.self.outcome() != outcome::open) return false;
+  if (f.own_waiter.outcome() != outcome::open) return false;
   if (f.present.until.load() != never || !is_for_others(f.present.reason.load())) return false;
   if (f.stop_flag.load() && !is_for_lock(f.present.reason.load())) return false;
   const runtime* const r = runtime_of(f);

@@ -80,7 +80,7 @@ void three_ends() {
     vigil::detail::caller self(vigil::detail::within(1us, it.ctx));
     const auto t = self.open();
     which.store(t);
-    found.store(&self.self());
+    found.store(&self.own_waiter());
     how = self.wait(t, vigil::detail::wait_reason::test);
     model::wait_until([&] { return giver_gone.load(); });  // the giver looks at this stack
   });

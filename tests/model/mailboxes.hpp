@@ -41,12 +41,12 @@ class mailbox {
     lock_.lock();
     if (!filled_) {
       const ticket t = self.open();
-      taker_ = &self.self();
+      taker_ = &self.own_waiter();
       its_ticket_ = t;
       lock_.unlock();
       const outcome how = self.wait(t, wait_reason::join);
       if (how == outcome::stopped) {
-        take_out(self.self());
+        take_out(self.own_waiter());
         self.throw_if_ended(how);
       }
       model::require(how == outcome::value, "a fiber goes on only when its wait is over");
@@ -94,9 +94,9 @@ class alarm_clock {
  public:
   void sleep() {
     fiber& self = *current_fiber();
-    who_ = &self.self;
+    who_ = &self.own_waiter;
     brought_ = 0;
-    const ticket t = self.self.open(false);
+    const ticket t = self.own_waiter.open(false);
     set_.store(t, std::memory_order_release);
     const outcome how =
         vigil::detail::wait(self, t, wait_reason::sleep, vigil::detail::no_limit, false);

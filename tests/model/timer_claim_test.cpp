@@ -140,8 +140,8 @@ TEST_CASE("claim: a wait that ends by a value as its deadline comes, and the nex
       vigil::sleep_for(std::chrono::nanoseconds(near));
       let_the_other_rest();
       const auto begin_wait = [&](nanos length) {
-        const ticket t = self.self.open(false);
-        sched.timers().arm(self.self, t, model::now() + length);
+        const ticket t = self.own_waiter.open(false);
+        sched.timers().arm(self.own_waiter, t, model::now() + length);
         sched.board.cover_owed();
         return t;
       };
@@ -149,18 +149,20 @@ TEST_CASE("claim: a wait that ends by a value as its deadline comes, and the nex
       for (int i = 0; i < 2; ++i) {
         const nanos begin = model::now();
         const ticket t = begin_wait(near);
-        if (self.self.claim(t, outcome::value)) {
-          sched.timers().disarm(self.self);
+        if (self.own_waiter.claim(t, outcome::value)) {
+          sched.timers().disarm(self.own_waiter);
         } else {
           vigil::detail::park(wait_reason::sleep);
-          model::require(self.self.outcome() == outcome::timeout, "the deadline has ended it");
+          model::require(self.own_waiter.outcome() == outcome::timeout,
+                         "the deadline has ended it");
           model::require(model::now() >= begin + near, "no deadline is early");
         }
       }
-      const ticket last = self.self.open(false);
+      const ticket last = self.own_waiter.open(false);
       let_time_pass();
-      model::require(self.self.outcome() == outcome::open, "an old deadline ends no later wait");
-      self.self.claim(last, outcome::value);
+      model::require(self.own_waiter.outcome() == outcome::open,
+                     "an old deadline ends no later wait");
+      self.own_waiter.claim(last, outcome::value);
       model::enough();
     });
   });

@@ -26,10 +26,10 @@ struct channel_case {
     return c.status != channel_status::not_ready;
   }
 
-  static bool poll(select_case& c, wake_list& told) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+  static bool poll(select_case& c, wake_list& claimed) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
     const attempt done = channel_of(c.object).try_now(d, c.value);
     c.status = done.status;
-    if (done.peer != nullptr) told.add(*done.peer);
+    if (done.peer != nullptr) claimed.add(*done.peer);
     return c.status != channel_status::not_ready;
   }
 

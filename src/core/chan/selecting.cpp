@@ -114,9 +114,9 @@ std::size_t selecting::look_at_each() noexcept {
 }
 
 // Caller: holds all locks.
-std::size_t selecting::look_at_all(wake_list& told) noexcept {
+std::size_t selecting::look_at_all(wake_list& claimed) noexcept {
   for (const std::uint32_t i : order_) {
-    if (cases_[i]->table->poll(*cases_[i], told)) return i;
+    if (cases_[i]->table->poll(*cases_[i], claimed)) return i;
   }
   return none;
 }
@@ -150,14 +150,14 @@ void selecting::unlock_all() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
 // Queues all cases, with one ticket, and returns none. Or returns the case that became
 // ready meanwhile, which is taken then; nothing is queued then, nor if this throws.
 // Caller: holds all locks, so no thread sees the places before they are whole.
-std::size_t selecting::enqueue_all(const case_owner& owner, wake_list& told) {
+std::size_t selecting::enqueue_all(const case_owner& owner, wake_list& claimed) {
   const auto take_back = [&](std::uint32_t queued) noexcept {
     // A case that leaves may let the next in its queue have its turn, which must not be
     // one of these: no claim of a ticket that was never open succeeds.
     for (std::uint32_t n = 0; n < queued; ++n)
-      detail::place_of(*cases_[order_[n]]) = open_wait{&owner.self};
+      detail::place_of(*cases_[order_[n]]) = open_wait{&owner.own_waiter};
     for (std::uint32_t n = 0; n < queued; ++n)
-      cases_[order_[n]]->table->retract(*cases_[order_[n]], told);
+      cases_[order_[n]]->table->retract(*cases_[order_[n]], claimed);
   };
   for (std::uint32_t n = 0; n < order_.size(); ++n) {
     try {
@@ -169,8 +169,8 @@ std::size_t selecting::enqueue_all(const case_owner& owner, wake_list& told) {
     take_back(n);
     return order_[n];
   }
-  ticket_ = owner.self.open(owner.stoppable);
-  const open_wait all{&owner.self, ticket_};
+  ticket_ = owner.own_waiter.open(owner.stoppable);
+  const open_wait all{&owner.own_waiter, ticket_};
   for (const std::uint32_t i : order_)
     detail::place_of(*cases_[i]) = all;
   return none;
@@ -204,12 +204,12 @@ bool selecting::is_taken(std::size_t i) noexcept {
 }
 
 std::size_t selecting::take_or_queue(const case_owner& owner) {
-  wake_list told;
+  wake_list claimed;
   lock_all();
-  std::size_t ready = look_at_all(told);
+  std::size_t ready = look_at_all(claimed);
   if (ready != none) {
     unlock_all();
-    told.deliver(turn::next);
+    claimed.deliver(turn::next);
     return is_taken(ready) ? ready : again;
   }
   if (is_over_) {
@@ -221,15 +221,15 @@ std::size_t selecting::take_or_queue(const case_owner& owner) {
     return refused;
   }
   try {
-    ready = enqueue_all(owner, told);
+    ready = enqueue_all(owner, claimed);
   } catch (...) {
     unlock_all();
-    told.deliver();
+    claimed.deliver();
     if (current_fiber() != nullptr) current_scheduler()->board.cover_owed();
     throw;
   }
   unlock_all();
-  told.deliver();
+  claimed.deliver();
   if (ready == none) return none;
   return is_taken(ready) ? ready : again;
 }

@@ -103,7 +103,7 @@ class selecting {
 
   void sort_out(std::size_t count);
   void shuffle() noexcept;
-  std::size_t look_at_all(wake_list& told) noexcept;
+  std::size_t look_at_all(wake_list& claimed) noexcept;
 
   case_lock lock_of(std::uint32_t i) const noexcept {
     return cases_[i]->table->lock(cases_[i]->object);
@@ -111,7 +111,7 @@ class selecting {
 
   void lock_all() noexcept;
   void unlock_all() noexcept;
-  std::size_t enqueue_all(const case_owner& owner, wake_list& told);
+  std::size_t enqueue_all(const case_owner& owner, wake_list& claimed);
   bool is_taken(std::size_t i) noexcept;
 
   select_case* const* const cases_;

@@ -94,7 +94,7 @@ void sleep_on_now(clock_kind kind, std::int64_t when, const wait_limit& limit) {
   const pending_mark pending(hub);
   do {
     const ticket t = self.open();
-    const clock_sleep round(hub, self.self(), t);
+    const clock_sleep round(hub, self.own_waiter(), t);
     caller timed(limit.until(hub.image(kind, when)));
     self.throw_if_ended(timed.wait_asleep(t));
   } while (hub.now(kind) < when);

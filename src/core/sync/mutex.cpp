@@ -135,7 +135,7 @@ bool lock_and_wait(mutex_core& m, const wait_limit& limit) {
         guard.unlock();
         self.refuse("mutex::lock");
       }
-      own.since = now_of(self.self());
+      own.since = now_of(self.own_waiter());
     }
     if (!announce(m, was_woken)) return true;
     self.open(own);  // nobody sees the record before the guard is released

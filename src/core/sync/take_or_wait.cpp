@@ -7,19 +7,19 @@ namespace VIGIL_DETAIL {
 case_look take_or_queue(select_case& c, bool over, const case_owner& owner) {
   const case_table& table = *c.table;
   const case_lock lock = table.lock(c.object);
-  wake_list told;
+  wake_list claimed;
   {
     const std::lock_guard held(lock);
-    if (!table.poll(c, told)) {
+    if (!table.poll(c, claimed)) {
       if (over) return case_look::over;
       if (owner.may_not_wait) return case_look::refused;
       if (table.enqueue(c)) {
-        place_of(c) = {&owner.self, owner.self.open(owner.stoppable, owner.for_lock)};
+        place_of(c) = {&owner.own_waiter, owner.own_waiter.open(owner.stoppable, owner.for_lock)};
         return case_look::queued;
       }
     }
   }
-  told.deliver(turn::next);
+  claimed.deliver(turn::next);
   return case_look::taken;
 }
 

@@ -51,10 +51,10 @@ struct wait_case {
     return true;
   }
 
-  static void retract(select_case& c, wake_list& told) noexcept {
+  static void retract(select_case& c, wake_list& claimed) noexcept {
     auto& place = place_of<queued_wait>(c);
     if (place.linked) One::queue(of(c.object)).remove(place);
-    One::left(of(c.object), told);
+    One::left(of(c.object), claimed);
   }
 };
 

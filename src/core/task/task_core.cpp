@@ -42,7 +42,7 @@ task_core::task_core(task_service& of,
                      const site& from) noexcept
     : owners(detached ? 1 : 2),
       is_detached(detached),
-      self(&resume_task_soon, this),
+      own_waiter(&resume_task_soon, this),
       service(of),
       outermost(first),
       frame(f),
@@ -62,7 +62,7 @@ void task_core::request_stop() noexcept {
   if (has_ended.load()) return;
   stop_flag.store(true);
   service.stop_runner_of(*this);
-  if (self.claim_stop()) self.deliver();
+  if (own_waiter.claim_stop()) own_waiter.deliver();
 }
 
 // False if it has ended before.
@@ -137,7 +137,7 @@ void task_core::show(fiber_snapshot& s) const noexcept {
   s.reason = reason.load(order::relaxed);
   s.object = object.load(order::relaxed);
   s.since = since.load(order::relaxed);
-  s.runs = static_cast<std::uint32_t>(self.last());
+  s.runs = static_cast<std::uint32_t>(own_waiter.last());
   if (s.reason == wait_reason::none) s.state = fiber_state::running;  // since that look
 }
 

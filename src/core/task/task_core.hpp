@@ -81,7 +81,7 @@ class task_core : public running_task {
   bool is_detached;                               // guarded by lock(), until has_ended
   atomic<wait_reason> reason{wait_reason::none};  // the dump's
 
-  waiter self;
+  waiter own_waiter;
   task_service& service;
   const std::coroutine_handle<> outermost;
   task_frame& frame;

@@ -53,7 +53,7 @@ bool task_wait::begin_round(task_core& t, std::coroutine_handle<> h) {
   for (;;) {
     s.begin_round();
     announcement waits(t, h);
-    const std::size_t taken = s.take_or_queue({t.self, t.must_stop(), true});
+    const std::size_t taken = s.take_or_queue({t.own_waiter, t.must_stop(), true});
     if (taken == selecting::refused) throw_task_stopped(t);
     if (taken == selecting::again) continue;
     if (taken != selecting::none) {

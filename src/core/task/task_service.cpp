@@ -241,7 +241,7 @@ void task_service::stop_runner_of(const task_core& t) noexcept {
     runner* const r = find_inside(t);
     if (r == nullptr) return;
     r->self.stop_flag.store(true);
-    if (r->self.self.claim_stop()) stopped_wait = &r->self.self;
+    if (r->self.own_waiter.claim_stop()) stopped_wait = &r->self.own_waiter;
   }
   if (stopped_wait != nullptr) stopped_wait->deliver();
 }
@@ -329,7 +329,7 @@ bool task_service::run_until_it_waits(runner& own, task_core& t) noexcept {
 }
 
 void task_service::finish(runner& own, task_core& t) noexcept {
-  sched_.timers().forget(t.self);
+  sched_.timers().forget(t.own_waiter);
   const bool has_thrown = t.frame.error != nullptr;
   if (has_thrown) {
     try {
@@ -408,7 +408,7 @@ void task_service::stop_all() noexcept {
         all_.remove(*t);
         all_.push_front(*t);
         if (t->id <= newest) --left;
-        if (t->self.claim_stop()) stopped_now.add(t->self);
+        if (t->own_waiter.claim_stop()) stopped_now.add(t->own_waiter);
       }
     }
     stopped_now.deliver();

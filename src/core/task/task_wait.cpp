@@ -120,12 +120,12 @@ ticket task_wait::open_sleep(task_core& t, wait_reason why) {
   if (t.must_stop()) throw_task_stopped(t);
   show(t, why, nullptr);
   state_ = state::open;
-  return t.self.open(true);
+  return t.own_waiter.open(true);
 }
 
 // False if the case was taken, or if the time is over.
 bool task_wait::queue_one(task_core& t, select_case& c, bool over, ticket& opened) {
-  const case_look found = take_or_queue(c, over, {t.self, t.must_stop(), true});
+  const case_look found = take_or_queue(c, over, {t.own_waiter, t.must_stop(), true});
   if (found == case_look::refused) throw_task_stopped(t);
   if (found == case_look::taken) state_ = state::taken;
   if (found != case_look::queued) return false;
@@ -140,24 +140,24 @@ bool task_wait::queue_one(task_core& t, select_case& c, bool over, ticket& opene
 // ended it (TW2). If it throws, the wait is over and nothing is queued.
 bool task_wait::is_bounded(task_core& t, const wait_limit& l, ticket opened, select_case* c) {
   scheduler& sched = t.service.sched();
-  if (under() != nullptr) static_cast<open_wait&>(under()->entry) = {&t.self, opened};
+  if (under() != nullptr) static_cast<open_wait&>(under()->entry) = {&t.own_waiter, opened};
   try {
     // The clock is read before the deadline is made, and exactly.
     const nanos deadline = l.is_relative() ? l.as_deadline(sched.clock.now()) : l.as_deadline(0);
     if (deadline != never) {
-      sched.timers().arm(t.self, opened, deadline);
+      sched.timers().arm(t.own_waiter, opened, deadline);
       is_timed_ = true;
     }
     if (under() != nullptr && !l.cancelled_by->begin_wait(under()->entry)) return false;
   } catch (...) {
-    if (!t.self.claim(opened, outcome::cancelled)) return true;  // it has been ended
-    if (is_timed_) sched.timers().disarm(t.self);
+    if (!t.own_waiter.claim(opened, outcome::cancelled)) return true;  // it has been ended
+    if (is_timed_) sched.timers().disarm(t.own_waiter);
     take_back(c);
     throw;
   }
   // The stop's flag is set before it looks for an open ticket; the ticket was opened
   // before this look. One of the two sees the other.
-  return !t.must_stop() || !t.self.claim(opened, outcome::stopped);
+  return !t.must_stop() || !t.own_waiter.claim(opened, outcome::stopped);
 }
 
 // Takes the places back, and notes whether a case has ended the wait.
@@ -175,9 +175,9 @@ void task_wait::take_back(select_case* c) noexcept {
 outcome task_wait::close(select_case* c) noexcept {
   task_core& t = *task_;
   t.reason.store(wait_reason::none, order::relaxed);  // ordering: the dump's field
-  const outcome ended = t.self.outcome();
+  const outcome ended = t.own_waiter.outcome();
   if (std::exchange(is_timed_, false) && ended != outcome::timeout)
-    t.service.sched().timers().disarm(t.self);
+    t.service.sched().timers().disarm(t.own_waiter);
   if (under() != nullptr) under()->kept.limit.cancelled_by->end_wait(under()->entry);
   take_back(c);
   return ended;

@@ -279,8 +279,8 @@ TEST_SUITE("signal watcher") {
         }
       };
       vigil::detail::fiber& self = *vigil::detail::current_fiber();
-      w.who = &self.self;
-      w.which = self.self.open(true);
+      w.who = &self.own_waiter;
+      w.which = self.own_waiter.open(true);
       vigil::detail::process_watch_signals(s, watcher);
       vigil::go([] { ::raise(SIGUSR1); });
       const auto how = vigil::detail::wait(

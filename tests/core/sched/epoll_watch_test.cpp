@@ -212,8 +212,8 @@ TEST_SUITE("a watch over epoll and timerfd") {
       REQUIRE(::pipe(ends) == 0);
       core.sched.outside.add();
       auto& self = *vigil::detail::current_fiber();
-      const auto t = self.self.open(true);
-      w.await(ends[0], self.self, t);
+      const auto t = self.own_waiter.open(true);
+      w.await(ends[0], self.own_waiter, t);
       std::thread writer([&] {
         wait_until_at_rest(core.sched);
         if (::write(ends[1], "x", 1) != 1) std::abort();

@@ -145,10 +145,10 @@ TEST_SUITE("waiter") {
     for_each_seed(20, [] {
       for (const outcome how : {outcome::value, outcome::closed, outcome::cancelled}) {
         auto& self = *vigil::detail::current_fiber();
-        const ticket t = self.self.open(true);
+        const ticket t = self.own_waiter.open(true);
         for (int i = 0; i < 3; ++i) {
           vigil::go([&self, t, how] {
-            if (self.self.claim(t, how)) self.self.deliver();
+            if (self.own_waiter.claim(t, how)) self.own_waiter.deliver();
           });
         }
         CHECK(vigil::detail::wait(
@@ -162,10 +162,10 @@ TEST_SUITE("waiter") {
     in_virtual([] {
       auto& self = *vigil::detail::current_fiber();
       const auto wait_with = [&](vigil::detail::nanos deadline) {
-        const ticket t = self.self.open(true);
+        const ticket t = self.own_waiter.open(true);
         vigil::go([&self, t] {
           vigil::sleep_for(1s);
-          if (self.self.claim(t, outcome::value)) self.self.deliver();
+          if (self.own_waiter.claim(t, outcome::value)) self.own_waiter.deliver();
         });
         return vigil::detail::wait(
             self, t, vigil::detail::wait_reason::test, vigil::detail::until(deadline), true);
@@ -195,13 +195,13 @@ TEST_SUITE("waiter") {
           for (int round = 0; round < rounds(1000); ++round) {
             std::atomic<int> claims{0};
             std::atomic<int> racers{2};
-            const ticket t = self.self.open(true);
+            const ticket t = self.own_waiter.open(true);
             for (int n = 0; n < 2; ++n) {
               vigil::go([&, t, n] {
                 if (n == 1) vigil::this_fiber::yield();
-                if (self.self.claim(t, n == 0 ? outcome::value : outcome::closed)) {
+                if (self.own_waiter.claim(t, n == 0 ? outcome::value : outcome::closed)) {
                   claims.fetch_add(1);
-                  self.self.deliver();
+                  self.own_waiter.deliver();
                 }
                 racers.fetch_sub(1);
               });
@@ -240,11 +240,11 @@ TEST_SUITE("park and ready") {
             continue;
           }
           last = t;
-          if (self.self.claim(t, outcome::value)) self.self.deliver();
+          if (self.own_waiter.claim(t, outcome::value)) self.own_waiter.deliver();
         }
       });
       for (int i = 0; i < rounds(5000); ++i) {
-        const ticket t = self.self.open(true);
+        const ticket t = self.own_waiter.open(true);
         open.store(t);
         REQUIRE(vigil::detail::wait(
                     self, t, vigil::detail::wait_reason::test, vigil::detail::no_limit, true) ==
@@ -276,9 +276,9 @@ TEST_SUITE("park and ready") {
       auto& self = *vigil::detail::current_fiber();
       repeat(rounds(10'000), [&](int) {
         lock.lock();
-        const ticket opened = self.self.open(true);
+        const ticket opened = self.own_waiter.open(true);
         which = opened;
-        who = &self.self;
+        who = &self.own_waiter;
         lock.unlock();
         REQUIRE(
             vigil::detail::wait(

@@ -63,10 +63,10 @@ outcome caller::wait_asleep(ticket t) {
 // deadline, this waits for its wake.
 outcome caller::sleep_alone(ticket t, nanos deadline) noexcept {
   if (!thread_->sleep.sleep_until(deadline)) {
-    if (thread_->self.claim(t, outcome::timeout)) return outcome::timeout;
+    if (thread_->own_waiter.claim(t, outcome::timeout)) return outcome::timeout;
     thread_->sleep.sleep_until(never);
   }
-  return thread_->self.outcome();
+  return thread_->own_waiter.outcome();
 }
 
 // A send in a program whose main() has forgotten vigil::run waits for a receiver that
@@ -76,7 +76,7 @@ outcome caller::sleep_without_runtime(ticket t, nanos deadline) noexcept {
   static atomic<bool> is_told{false};
   const nanos tells_at = saturating_add(monotonic_now(), patience);
   if (!is_told.load() && tells_at < deadline) {
-    if (thread_->sleep.sleep_until(tells_at)) return thread_->self.outcome();
+    if (thread_->sleep.sleep_until(tells_at)) return thread_->own_waiter.outcome();
     if (!runtime_was_made.load() && !is_told.exchange(true)) {
       warn(
           "a send has waited for 3 s on a plain thread, in a process that has never had a runtime: "
@@ -94,7 +94,7 @@ outcome caller::sleep(ticket t, wait_reason reason) noexcept {
   if (reason == wait_reason::send && node == nullptr && !runtime_was_made.load())
     return sleep_without_runtime(t, deadline);
   if (node == nullptr) return sleep_alone(t, deadline);
-  queued_waiter entry(open_wait{&thread_->self, t});
+  queued_waiter entry(open_wait{&thread_->own_waiter, t});
   if (!node->begin_wait(entry)) return outcome::cancelled;
   const outcome result = sleep_alone(t, deadline);
   node->end_wait(entry);

@@ -51,14 +51,16 @@ class caller {
 
   bool is_fiber() const noexcept { return fiber_ != nullptr; }
 
-  case_owner as_owner() noexcept { return {self(), may_not_wait(), stoppable_, for_lock_}; }
+  case_owner as_owner() noexcept { return {own_waiter(), may_not_wait(), stoppable_, for_lock_}; }
 
-  waiter& self() noexcept { return fiber_ != nullptr ? fiber_->self : thread_->self; }
+  waiter& own_waiter() noexcept {
+    return fiber_ != nullptr ? fiber_->own_waiter : thread_->own_waiter;
+  }
 
-  ticket open() noexcept { return self().open(stoppable_, for_lock_); }
+  ticket open() noexcept { return own_waiter().open(stoppable_, for_lock_); }
 
   ticket open(open_wait& w) noexcept {
-    w.waiter = &self();
+    w.waiter = &own_waiter();
     return w.ticket = open();
   }
 
@@ -96,10 +98,10 @@ class caller {
 
  private:
   struct thread_part {
-    thread_part() noexcept : self(sleep) {}
+    thread_part() noexcept : own_waiter(sleep) {}
 
     note sleep;
-    waiter self;
+    waiter own_waiter;
   };
 
   VIGIL_FOR_IO caller(const wait_limit& limit, mode m, const worker* on) noexcept;

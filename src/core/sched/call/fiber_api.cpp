@@ -227,7 +227,7 @@ void request_stop(fiber_core* core) noexcept {
   // Sets the flag first, then looks for an open wait; the fiber opens its wait first and
   // then looks at the flag.
   core->stop_flag.store(true);
-  if (core->self.claim_stop()) core->self.deliver();
+  if (core->own_waiter.claim_stop()) core->own_waiter.deliver();
 }
 
 namespace {

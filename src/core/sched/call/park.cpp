@@ -26,7 +26,7 @@ void park_on(fiber& self, awaited what) noexcept {
 // Parks with an entry under a node. A function of its own, so that the frames of other
 // waits have no room for the entry.
 [[gnu::noinline]] void park_cancellable(fiber& self, ticket t, awaited what, cancel_node& node) {
-  queued_waiter entry(open_wait{&self.self, t});
+  queued_waiter entry(open_wait{&self.own_waiter, t});
   if (!node.begin_wait(entry)) return;
   self.present.ends_with.store(&node.made_at, order::relaxed);  // ordering: present_wait
   park_on(self, what);
@@ -38,7 +38,7 @@ void park_on(fiber& self, awaited what) noexcept {
 
 outcome wait(fiber& self, ticket t, awaited what, const wait_limit& limit, bool stoppable) {
   scheduler& sched = *self.sched;
-  waiter& w = self.self;
+  waiter& w = self.own_waiter;
   // The clock is read before the deadline is made, and exactly: an older reading would
   // make the wait shorter. For an absolute deadline only the dump needs the time.
   const nanos now = limit.is_relative() ? sched.clock.now() : sched.clock.coarse_now();

@@ -195,7 +195,7 @@ class fiber_core {
   fiber_core* next = nullptr;      // in a chain of ready fibers
 
   // --- waiting
-  waiter self{*this};
+  waiter own_waiter{*this};
   present_wait present;
 
   // --- stopping

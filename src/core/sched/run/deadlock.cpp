@@ -192,7 +192,7 @@ void deadlock_finder::report(bool alone) noexcept {
 // is opened later, as fibers clean up, waits for another that runs.
 void deadlock_finder::claim_lock_waits(wake_list& claimed) noexcept {
   sched_.fibers.for_each([&claimed](fiber& f) {
-    if (f.self.claim_deadlock()) claimed.add(f.self);
+    if (f.own_waiter.claim_deadlock()) claimed.add(f.own_waiter);
   });
 }
 

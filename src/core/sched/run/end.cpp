@@ -208,8 +208,8 @@ outcome run_end::wait_for_end(fiber& self, end_wait awaited, nanos deadline) noe
   } else {
     const wait_reason reason = for_all ? wait_reason::all_done : wait_reason::shutdown;
     // Not before: a thread that claims an open ticket readies the fiber, which must park.
-    const ticket opened = self.self.open(for_all);
-    main_waits_ = {&self.self, opened};
+    const ticket opened = self.own_waiter.open(for_all);
+    main_waits_ = {&self.own_waiter, opened};
     lock_.unlock();
     try {
       result = wait(self, opened, reason, detail::until(deadline), for_all);

@@ -303,8 +303,8 @@ run_end::kept run_end::wait_as(deadline_fiber& role,
       length ? saturating_add(sched_.clock.now(), std::max<nanos>(*length, 0)) : grace_until();
   if (role.in_grace && unnamed_grace_counts() && !unnamed_.is_told)
     until = std::min(until, unnamed_.tell_at);
-  const ticket t = self.self.open(false);
-  role.waits = {&self.self, t};
+  const ticket t = self.own_waiter.open(false);
+  role.waits = {&self.own_waiter, t};
   outcome result = outcome::timeout;
   bool has_waited = true;
   lock_.unlock();
@@ -334,7 +334,7 @@ void run_end::dismiss(deadline_fiber& role) noexcept {
 void run_end::stop_all() noexcept {
   if (!sched_.state.advance(run_phase::stopping)) return;
   sched_.fibers.for_each([](fiber& f) {
-    if (f.self.claim_stop()) f.self.deliver();
+    if (f.own_waiter.claim_stop()) f.own_waiter.deliver();
   });
   // A part that is made from now on finds stopping() set.
   sched_.parts_above.for_each([](runtime_part& p) { p.stop_all(); });

@@ -84,7 +84,7 @@ void virtual_time::settle() {
   caller self;
   if (self.may_not_wait()) self.refuse("testing::settle");
   settler_ticket_ = self.open();
-  settler_ = &self.self();
+  settler_ = &self.own_waiter();
   const outcome result = self.wait(settler_ticket_, wait_reason::settle);
   if (result == outcome::stopped) settler_ = nullptr;
   self.throw_if_ended(result);

@@ -86,14 +86,14 @@ struct case_table {
   bool (*look)(select_case& c) noexcept;
   // The lock of the queue that the case would be in; the same for equal objects.
   case_lock (*lock)(void* object) noexcept;
-  // Under the lock: as look(). The waiters whose waits it has ended go to `told`.
-  bool (*poll)(select_case& c, wake_list& told) noexcept;
+  // Under the lock: as look(). The waiters whose waits it has ended go to `claimed`.
+  bool (*poll)(select_case& c, wake_list& claimed) noexcept;
   // Under the lock, after poll(): queues the case; the ticket follows before the lock is
   // released. Returns false if it has taken the case instead. Throws std::bad_alloc, with
   // nothing queued, and wrong_place for a case that may not wait.
   bool (*enqueue)(select_case& c);
   // Under the lock: takes the case out if it is still queued.
-  void (*retract)(select_case& c, wake_list& told) noexcept;
+  void (*retract)(select_case& c, wake_list& claimed) noexcept;
   // Without the lock. After the wait, for the case that has won.
   void (*end)(select_case& c) noexcept = end_nothing;
   // --- Without locks; nullptr where there is nothing to do.
@@ -108,7 +108,7 @@ struct case_table {
 
 // The one that waits for cases, and how it opens the wait.
 struct case_owner {
-  waiter& self;
+  waiter& own_waiter;
   bool may_not_wait;
   bool stoppable;
   bool for_lock = false;
@@ -132,12 +132,12 @@ inline bool take_back(select_case& c) noexcept {
     c.table->end(c);
     return true;
   }
-  wake_list told;
+  wake_list claimed;
   const case_lock lock = c.table->lock(c.object);
   lock.lock();
-  c.table->retract(c, told);
+  c.table->retract(c, claimed);
   lock.unlock();
-  told.deliver();
+  claimed.deliver();
   return false;
 }
 

@@ -242,7 +242,7 @@ void scheduler::work_added_here(worker& w) noexcept {
 // --- the life of a fiber
 
 void scheduler::finish(fiber& f) noexcept {
-  timers_->forget(f.self);
+  timers_->forget(f.own_waiter);
   fibers.remove(f);
   fibers.give_room(f.role, f.own_stack.charge);
   waiter* joiner = nullptr;
