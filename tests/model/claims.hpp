@@ -27,6 +27,7 @@ using programs::let_time_pass;
 using programs::near;
 using programs::nearer;
 using programs::run_with_outside_work;
+using programs::workers;
 using vigil::detail::nanos;
 
 // Makes room in the shared intake, so that arming from a plain thread later is as short

@@ -4,27 +4,8 @@
 // The other worker sleeps to the deadline, so it may come at any moment; or the callback
 // lies in the queue while both workers are busy.
 #include "claims.hpp"
-#include "core/base/nanos.hpp"
-#include "core/sched/call/park.hpp"
-#include "core/sched/fiber/fiber.hpp"
-#include "core/sched/wait/waiter.hpp"
-#include "core/sched/worker/scheduler.hpp"
-#include "core/timer/timer_service.hpp"
-#include "programs.hpp"
 #include "prove.hpp"
 
-#include <vigil/vigil.hpp>
-
-#include <thread>
-
-#include <doctest/doctest.h>
-
-using programs::gate;
-using programs::let_the_other_rest;
-using programs::let_time_pass;
-using programs::run_with_outside_work;
-using programs::workers;
-using vigil::detail::nanos;
 using vigil::detail::outcome;
 using vigil::detail::ticket;
 using vigil::detail::wait_reason;

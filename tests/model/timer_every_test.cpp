@@ -1,29 +1,8 @@
 // Periodic timers and stop_and_wait: exactly one party takes each arming (RT1, RT2 of
 // runtime_timer.hpp).
 #include "claims.hpp"
-#include "core/base/nanos.hpp"
-#include "core/sched/call/park.hpp"
-#include "core/sched/fiber/fiber.hpp"
-#include "core/sched/wait/waiter.hpp"
-#include "core/sched/worker/scheduler.hpp"
-#include "core/timer/timer_service.hpp"
-#include "programs.hpp"
 #include "prove.hpp"
 
-#include <vigil/vigil.hpp>
-
-#include <atomic>
-#include <thread>
-
-#include <doctest/doctest.h>
-
-using namespace std::chrono_literals;
-using programs::gate;
-using programs::let_the_other_rest;
-using programs::let_time_pass;
-using programs::run_with_outside_work;
-using programs::workers;
-using vigil::detail::nanos;
 using vigil::detail::never;
 using vigil::detail::runtime_timer;
 using vigil::detail::timer_service;
