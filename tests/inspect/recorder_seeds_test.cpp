@@ -1,19 +1,13 @@
 // The flight recorder on virtual time: all that it has, event by event, against what the
 // seed dictates.
 #include "core/timer/runtime_timer.hpp"
-#include "inspect/recording.hpp"
+#include "inspect/recorder_test.hpp"
 #include "inspect/seeded_model.hpp"
-#include "support/in_runtime.hpp"
 #include "support/note.hpp"
 
 #include <algorithm>
-#include <string>
-#include <vector>
 
 using namespace vigil::testing_support;
-using vigil::detail::event_kind;
-using vigil::detail::recorded_event;
-using vigil::detail::recording;
 using vigil::detail::wait_reason;
 
 namespace {

@@ -1,30 +1,12 @@
 // The flight recorder: its events on virtual time, one by one.
+#include "inspect/recorder_test.hpp"
+
 #include "inspect/inspect_helpers.hpp"
-#include "inspect/recording.hpp"
-#include "support/in_runtime.hpp"
 #include "support/note.hpp"
 
-#include <vigil/trace.hpp>
-
-#include <atomic>
-#include <string>
-#include <vector>
-
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::detail::event_kind;
-using vigil::detail::recorded_event;
-using vigil::detail::recording;
 
 namespace {
-
-// The recording of the calling fiber's runtime.
-recording own_recording(std::chrono::nanoseconds last = std::chrono::nanoseconds::max()) {
-  for (recording& r : vigil::detail::collect_recordings(last.count())) {
-    if (r.runtime == vigil::detail::current_scheduler()->number()) return std::move(r);
-  }
-  return {};
-}
 
 // The words of fibers by their names, of events by their kinds, with the milliseconds.
 class written_events {

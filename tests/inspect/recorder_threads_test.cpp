@@ -1,29 +1,12 @@
 // The flight recorder on real time: what workers take from each other, when their threads
 // sleep, and what other threads do.
-#include "inspect/recording.hpp"
-#include "support/in_runtime.hpp"
+#include "inspect/recorder_test.hpp"
 
-#include <atomic>
-#include <string>
 #include <thread>
-#include <utility>
-#include <vector>
 
-using namespace std::chrono_literals;
 using namespace vigil::testing_support;
-using vigil::detail::event_kind;
-using vigil::detail::recorded_event;
-using vigil::detail::recording;
 
 namespace {
-
-// The recording of the calling fiber's runtime.
-recording present_recording() {
-  for (recording& r : vigil::detail::collect_recordings(vigil::detail::never)) {
-    if (r.runtime == vigil::detail::current_scheduler()->number()) return std::move(r);
-  }
-  return {};
-}
 
 std::vector<recorded_event> in_log(const recording& r, std::uint32_t log) {
   std::vector<recorded_event> all;
@@ -67,7 +50,7 @@ TEST_SUITE("recorder") {
       }
       f.join();
       const std::uint64_t main_fiber = vigil::this_fiber::id();
-      const recording r = present_recording();
+      const recording r = own_recording();
       std::uint64_t taken = 0;
       std::uint32_t ran_main = recording::outside;
       int found = 0;
@@ -96,7 +79,7 @@ TEST_SUITE("recorder") {
       // A thread that loses its processor may find the deadline passed.
       while (rt.stats().kernel_waits < 3)
         vigil::sleep_for(2ms);
-      const auto events = in_log(present_recording(), 0);
+      const auto events = in_log(own_recording(), 0);
       std::uint64_t sleeps = 0;
       for (std::size_t i = 0; i < events.size(); ++i) {
         if (events[i].kind == event_kind::wake) {
@@ -147,7 +130,7 @@ TEST_SUITE("recorder") {
       expected.push_back(act_of(
           event_kind::start, started, static_cast<std::uint16_t>(vigil::detail::fiber_role::user)));
       expected.push_back(act_of(event_kind::ready, started));
-      const recording r = present_recording();
+      const recording r = own_recording();
       std::vector<std::string> seen;
       for (const recorded_event& e : in_log(r, recording::outside))
         seen.push_back(act_of(e.kind, e.value, e.detail));
