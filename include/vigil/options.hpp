@@ -175,10 +175,10 @@ struct options {
 
   // The number of stacks of ended fibers that may stay warm: they keep the memory that
   // those fibers touched, so fibers that start soon pay no page faults. Any number is
-  // allowed. After a peak all of them are kept for 1.25 s at least, then at most half of
-  // the peak, less with each 1.25 s, and none after ten seconds or the end of the run.
-  // About a thousand idle stacks may be kept besides, with 0 as well. Runtimes share
-  // their stacks and add up their numbers; one on virtual time adds none.
+  // allowed; fewer give memory back sooner after a peak, of which nothing is kept after
+  // ten seconds or the end of the run. About a thousand idle stacks may be kept besides,
+  // with 0 as well. Runtimes share their stacks and add up their numbers; one on virtual
+  // time adds none.
   std::size_t warm_stacks = 128 * 1024;
 
   exit_when exit = exit_when::main_returns;
@@ -254,20 +254,16 @@ struct options {
   // For debugging: names, on standard error, a fiber or a callback that keeps its worker
   // longer than this between two switches, while it still does: once for each place where
   // such a one was started, up to 256 places. One that keeps it half as long again, and
-  // for a millisecond more at least, is named for certain, on a machine that has a
-  // processor free for a look each quarter of this, or each half millisecond. Measured in
-  // real time, even on virtual time. Zero or negative means off. It costs a switch
-  // nothing.
+  // for a millisecond more at least, is named for certain if a processor is free to look.
+  // Measured in real time, even on virtual time. Zero or negative means off. It costs a
+  // switch nothing.
   std::chrono::nanoseconds slow_fiber{0};
 
   // If no worker has switched for this long although a timer is due or a fiber is ready,
   // this is reported on standard error, once in a run, with the fibers that keep the
   // workers. Real time only; time in which the whole process stands still (SIGSTOP, a
-  // debugger) does not count. Zero or negative means never.
-  //
-  // The run's overseer, a thread of its own, looks twice a second while workers are
-  // awake, or four times in a limit below 2 s. It rests when all workers have slept for
-  // eight looks, but not while a fiber is ready or a timer is due.
+  // debugger) does not count. Zero or negative means never. A thread of the run looks a
+  // few times a second while workers are awake, and not in a program at rest.
   std::chrono::nanoseconds stuck_limit{std::chrono::seconds{10}};
 
   // The number of events that the flight recorder keeps for each worker, and for all
