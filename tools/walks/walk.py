@@ -32,17 +32,17 @@ SHORT = 4
 
 # Name, at most so many parts, heading, what happens.
 WALKS = [
-    ("deadline", 12, "A deadline",
+    ("deadline", 16, "A deadline",
      "A fiber calls `sleep_for`; its worker has nothing else to do, sleeps until the deadline, and "
      "the timer fiber fires it. Ends when `sleep_for` returns."),
     ("value", 8, "A value through a select",
      "A fiber waits in a select of two channels; another one sends to the first of them, and then "
      "waits for the next question. Ends when `select` returns."),
-    ("byte", 8, "A byte",
+    ("byte", 20, "A byte",
      "A fiber waits in `read_some` of an `io::deadline_stream` on a socket, under a deadline; its "
      "worker has nothing else to do and sleeps in the watch, until a byte comes in from outside. "
      "Ends when `read_some` returns."),
-    ("cancel", 8, "A cancel",
+    ("cancel", 9, "A cancel",
      "A fiber waits in `recv(ctx)` of a channel; another one cancels the context, and then waits "
      "for the first. Ends when the `cancelled` has been caught."),
 ]
@@ -53,12 +53,7 @@ RULES = """\
 Four events, followed through the library: which functions are called, in which order, and
 where they stand. This page is made by `tools/walks/walk.py` from a debug build, on one
 worker, with gdb at the entry of every function that is compiled from `src/` or
-`include/`:
-
-```
-ninja -C build/dev src/libvigil.a src/libvigil-io.a   # -Doptimization=0 -Ddebug=true -Dunity=off
-tools/walks/walk.py build/dev > docs/internals/walks.md
-```
+`include/`. `./dev prove` makes it anew, and fails if it differs from this one.
 
 The programs are in `tools/walks/`. The round that is followed is the third: the first two make
 what is needed once, such as stacks and timer records.
