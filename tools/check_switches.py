@@ -27,7 +27,8 @@ def faults_of(name, text):
     for m in re.finditer(r"\bswitch \(", bare):
         body = body_of(bare, m.end())
         for enum in ENUMS:
-            if re.search(rf"\bcase (?:\w+::)*{enum}::", body) and re.search(r"\bdefault:", body):
+            names = re.search(rf"\b(?:case (?:\w+::)*{enum}::|using enum (?:\w+::)*{enum};)", body)
+            if names and re.search(r"\bdefault:", body):
                 line = bare.count("\n", 0, m.start()) + 1
                 yield f"{name}:{line}: name each {enum} instead of `default:`"
 

@@ -140,27 +140,54 @@ bool add_object(wait_reason reason,
                 const cancel_node* root,
                 object_table& objects,
                 own_vector<wait_way>& out) {
-  using enum wait_reason;
-  if (!is_for_others(reason)) return false;
-  if (reason == sleep || reason == send_nil || reason == recv_nil || reason == select_none) {
-    return true;
+  switch (reason) {
+    using enum wait_reason;
+    case send_nil:
+    case recv_nil:
+    case select_none:
+    case sleep:
+      return true;
+    case join:
+      out.push_back({.type = wait_way::kind::end_of, .address = object});
+      return true;
+    case send:
+    case recv:
+      return add_waited_channel(*static_cast<const channel_core*>(object), root, objects, out);
+    case select:
+      return object != nullptr &&
+             add_select(*static_cast<const shown_select*>(object), root, objects, out);
+    case group:
+    case group_place:
+      out.push_back({.type = wait_way::kind::object, .number = objects.add_group(object)});
+      return true;
+    case mutex:
+    case shared_mutex_write:
+    case shared_mutex_read:
+    case condition:
+    case wait_group:
+    case latch:
+    case semaphore:
+    case once:
+      return add_queue(reason, object, objects, out);
+    // The system, or the library, ends these (is_for_others).
+    case none:
+    case stop_and_wait:
+    case timer_empty:
+    case timer_note:
+    case idle_runner:
+    case shutdown:
+    case all_done:
+    case settle:
+    case signal:
+    case blocking:
+    case on_expire:
+    case rate_limiter:
+    case io:
+    case connections:
+    case test:
+      return false;
   }
-  if (reason == join) {
-    out.push_back({.type = wait_way::kind::end_of, .address = object});
-    return true;
-  }
-  if (reason == send || reason == recv) {
-    return add_waited_channel(*static_cast<const channel_core*>(object), root, objects, out);
-  }
-  if (reason == select) {
-    return object != nullptr &&
-           add_select(*static_cast<const shown_select*>(object), root, objects, out);
-  }
-  if (reason == group || reason == group_place) {
-    out.push_back({.type = wait_way::kind::object, .number = objects.add_group(object)});
-    return true;
-  }
-  return add_queue(reason, object, objects, out);
+  return false;
 }
 
 bool add_select(const shown_select& all,

@@ -60,49 +60,54 @@ struct awaited {
   const void* object = nullptr;
 };
 
-// The kinds of wait, in the order of the values.
+// The side that ends a wait. A fiber may be stuck if that is others: something that
+// fibers and threads of the program do, and not the library or the system.
+enum class ended_by : std::uint8_t { others, system };
+
+// The kinds of wait, in the order of the values. Nothing is left out of a row.
 struct wait_kind {
+  constexpr wait_kind(wait_reason r, const char* n, ended_by e) noexcept
+      : reason(r), name(n), by(e) {}
+
   wait_reason reason;
   const char* name;
-  // Whether a fiber that waits for this may be stuck: something that fibers and threads
-  // of the program do ends it, and not the library or the system.
-  bool is_for_others = false;
+  ended_by by;
 };
 
 inline constexpr wait_kind wait_kinds[] = {
-    {wait_reason::none, "nothing"},
-    {wait_reason::sleep, "sleep", true},
-    {wait_reason::join, "join", true},
-    {wait_reason::stop_and_wait, "stop_and_wait"},
-    {wait_reason::timer_empty, "timers: none pending"},
-    {wait_reason::timer_note, "timers: the note"},
-    {wait_reason::idle_runner, "a callback to run"},
-    {wait_reason::shutdown, "shutdown: other fibers"},
-    {wait_reason::all_done, "exit: until all is done"},
-    {wait_reason::settle, "settle"},
-    {wait_reason::signal, "signal"},
-    {wait_reason::send, "channel send", true},
-    {wait_reason::recv, "channel receive", true},
-    {wait_reason::send_nil, "channel send (nil channel)", true},
-    {wait_reason::recv_nil, "channel receive (nil channel)", true},
-    {wait_reason::select, "select", true},
-    {wait_reason::select_none, "select (no cases)", true},
-    {wait_reason::group, "group: its fibers", true},
-    {wait_reason::group_place, "group: a place", true},
-    {wait_reason::blocking, "blocking: a function on a side pool"},
-    {wait_reason::on_expire, "the end of an on_expire"},
-    {wait_reason::mutex, "mutex", true},
-    {wait_reason::shared_mutex_write, "shared_mutex (to write)", true},
-    {wait_reason::shared_mutex_read, "shared_mutex (to read)", true},
-    {wait_reason::condition, "condition_variable", true},
-    {wait_reason::wait_group, "wait_group", true},
-    {wait_reason::latch, "latch", true},
-    {wait_reason::semaphore, "semaphore", true},
-    {wait_reason::once, "once (another runs it)", true},
-    {wait_reason::rate_limiter, "rate_limiter"},
-    {wait_reason::io, "I/O"},
-    {wait_reason::connections, "bytes for a connection without a fiber"},
-    {wait_reason::test, "test"},
+    {wait_reason::none, "nothing", ended_by::system},
+    {wait_reason::sleep, "sleep", ended_by::others},
+    {wait_reason::join, "join", ended_by::others},
+    {wait_reason::stop_and_wait, "stop_and_wait", ended_by::system},
+    {wait_reason::timer_empty, "timers: none pending", ended_by::system},
+    {wait_reason::timer_note, "timers: the note", ended_by::system},
+    {wait_reason::idle_runner, "a callback to run", ended_by::system},
+    {wait_reason::shutdown, "shutdown: other fibers", ended_by::system},
+    {wait_reason::all_done, "exit: until all is done", ended_by::system},
+    {wait_reason::settle, "settle", ended_by::system},
+    {wait_reason::signal, "signal", ended_by::system},
+    {wait_reason::send, "channel send", ended_by::others},
+    {wait_reason::recv, "channel receive", ended_by::others},
+    {wait_reason::send_nil, "channel send (nil channel)", ended_by::others},
+    {wait_reason::recv_nil, "channel receive (nil channel)", ended_by::others},
+    {wait_reason::select, "select", ended_by::others},
+    {wait_reason::select_none, "select (no cases)", ended_by::others},
+    {wait_reason::group, "group: its fibers", ended_by::others},
+    {wait_reason::group_place, "group: a place", ended_by::others},
+    {wait_reason::blocking, "blocking: a function on a side pool", ended_by::system},
+    {wait_reason::on_expire, "the end of an on_expire", ended_by::system},
+    {wait_reason::mutex, "mutex", ended_by::others},
+    {wait_reason::shared_mutex_write, "shared_mutex (to write)", ended_by::others},
+    {wait_reason::shared_mutex_read, "shared_mutex (to read)", ended_by::others},
+    {wait_reason::condition, "condition_variable", ended_by::others},
+    {wait_reason::wait_group, "wait_group", ended_by::others},
+    {wait_reason::latch, "latch", ended_by::others},
+    {wait_reason::semaphore, "semaphore", ended_by::others},
+    {wait_reason::once, "once (another runs it)", ended_by::others},
+    {wait_reason::rate_limiter, "rate_limiter", ended_by::system},
+    {wait_reason::io, "I/O", ended_by::system},
+    {wait_reason::connections, "bytes for a connection without a fiber", ended_by::system},
+    {wait_reason::test, "test", ended_by::system},
 };
 
 constexpr bool are_in_order() noexcept {
@@ -120,7 +125,7 @@ constexpr const char* to_string(wait_reason reason) noexcept {
 }
 
 constexpr bool is_for_others(wait_reason reason) noexcept {
-  return wait_kinds[static_cast<std::size_t>(reason)].is_for_others;
+  return wait_kinds[static_cast<std::size_t>(reason)].by == ended_by::others;
 }
 
 // The name of the same wait as one of several.
