@@ -65,8 +65,8 @@ class [[nodiscard]] VIGIL_API work_guard {
 // After a fork the child may only call exec or _exit, if at that moment a runtime was
 // running, a side pool (blocking.hpp) had threads, or an io::resolve was in progress: a
 // wait or a start there ends it with a message, and a lock of the library that another
-// thread held stays locked. Otherwise it may use all of vigil, except
-// runtimes of its parent that have done I/O.
+// thread held stays locked. Otherwise it may use all of vigil, except runtimes of its
+// parent that have done I/O.
 class VIGIL_API runtime {
  public:
   explicit runtime(options settings = {});

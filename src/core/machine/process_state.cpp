@@ -17,8 +17,7 @@ void process_check_fork(const char* call) noexcept {
     fatal(
         "%s in a forked child: the threads of the library stayed in the parent. After fork() call "
         "exec or _exit, or fork while no runtime runs and no thread of a side pool is there "
-        "(before the "
-        "first vigil::run, for example)",
+        "(before the first vigil::run, for example)",
         call);
   }
 }
