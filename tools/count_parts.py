@@ -20,7 +20,7 @@ WAKING = ("idle", "idler", "clock_turns", "pinned_", "turn_trials", "short_turns
 # By the files' names, since they have changed folders: what stood in sched/report and
 # sched/record, and beside it process_*; and what has gone from sched to machine.
 AROUND = {"deadlock", "dump_extension", "dump_note", "dump_writer", "dump", "fiber_dump",
-          "fiber_snapshot", "fiber_words", "holders", "slow_fiber", "standstill",
+          "fiber_snapshot", "fiber_view", "fiber_words", "holders", "slow_fiber", "standstill",
           "stuck_watch", "event", "event_log", "record_here", "record_trigger",
           "shared_event_log", "fiber_identity"}
 FROM_SCHED = {"detached_thread", "without_signals", "signal_name", "process_state",

@@ -137,7 +137,7 @@ bool read_queue(wait_reason reason, const void* queue, shown_object& out) noexce
   return true;
 }
 
-bool read_one(const fiber_snapshot& s, awaited_object& out) noexcept {
+bool read_one(const fiber_view& s, awaited_object& out) noexcept {
   if (!detail::read_object(s.reason, s.object, out.cases[0])) return false;
   out.case_count = 1;
   out.type = awaited_object::kind::object;
@@ -145,7 +145,7 @@ bool read_one(const fiber_snapshot& s, awaited_object& out) noexcept {
 }
 
 // `object` as shown_object.hpp of vigil-io makes it.
-bool read_io(const fiber_snapshot& s, awaited_object& out) noexcept {
+bool read_io(const fiber_view& s, awaited_object& out) noexcept {
   const auto word = reinterpret_cast<std::uintptr_t>(s.object);
   if ((word & 1) == 0) return read_one(s, out);
   read_descriptor(static_cast<int>(word >> 1), out.descriptor);
@@ -153,7 +153,7 @@ bool read_io(const fiber_snapshot& s, awaited_object& out) noexcept {
   return true;
 }
 
-VIGIL_NO_SANITIZE_UNDEFINED bool read_call(const fiber_snapshot& s, awaited_object& out) noexcept {
+VIGIL_NO_SANITIZE_UNDEFINED bool read_call(const fiber_view& s, awaited_object& out) noexcept {
   copied_bytes<side_call> copy;
   if (!copy.read(s.object)) return false;
   // Pairs with side_pool::run().
@@ -162,7 +162,7 @@ VIGIL_NO_SANITIZE_UNDEFINED bool read_call(const fiber_snapshot& s, awaited_obje
   return true;
 }
 
-bool read_by_reason(const fiber_snapshot& s, awaited_object& out) noexcept {
+bool read_by_reason(const fiber_view& s, awaited_object& out) noexcept {
   if (s.object == nullptr) return true;
   if (s.reason == wait_reason::select) return read_select_at(s.object, out);
   if (s.reason == wait_reason::io) return read_io(s, out);
@@ -180,8 +180,8 @@ struct wanted_fiber {
 void look_for(const stack& where, void* argument) noexcept {
   auto& wanted = *static_cast<wanted_fiber*>(argument);
   if (wanted.is_found || !has_id(where, wanted.id)) return;
-  fiber_snapshot s;
-  if (!take_snapshot(where, s) || s.id != wanted.id || s.state == fiber_state::ended) return;
+  fiber_view s;
+  if (!take_view(where, s) || s.id != wanted.id || s.state == fiber_state::ended) return;
   if (s.sched != wanted.sched) return;
   wanted.is_found = true;
   std::copy_n(s.name, sizeof wanted.found.name, wanted.found.name);
@@ -290,7 +290,7 @@ void write_call(dump_writer& out, int thread) noexcept {
 
 }  // namespace
 
-bool read_awaited(const stack& where, const fiber_snapshot& s, awaited_object& out) noexcept {
+bool read_awaited(const stack& where, const fiber_view& s, awaited_object& out) noexcept {
   out = {};
   if (s.state != fiber_state::parked) return true;
   const bool is_read = read_by_reason(s, out);
@@ -304,7 +304,7 @@ bool read_awaited(const stack& where, const fiber_snapshot& s, awaited_object& o
   return true;
 }
 
-void read_awaited(const fiber_snapshot& task, awaited_object& out) noexcept {
+void read_awaited(const fiber_view& task, awaited_object& out) noexcept {
   out = {};
   if (task.state != fiber_state::parked) return;
   if (!read_by_reason(task, out)) out.type = awaited_object::kind::none;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/machine/stack.hpp"
-#include "core/sched/report/fiber_snapshot.hpp"
+#include "core/sched/report/fiber_view.hpp"
 #include "inspect/socket_ends.hpp"
 
 #include <vigil/detail/config.hpp>
@@ -71,11 +71,11 @@ bool read_object(wait_reason reason, const void* object, shown_object& out) noex
 
 // Reads it for a fiber whose state is `parked`. False if the fiber has moved on
 // meanwhile. Caller: holds a slab_hold.
-bool read_awaited(const stack& where, const fiber_snapshot& s, awaited_object& out) noexcept;
+bool read_awaited(const stack& where, const fiber_view& s, awaited_object& out) noexcept;
 
 // Reads it for a task. As the task may go on meanwhile, the caller copies it once more
 // afterwards: if it waits as before, the object is the one of that wait.
-void read_awaited(const fiber_snapshot& task, awaited_object& out) noexcept;
+void read_awaited(const fiber_view& task, awaited_object& out) noexcept;
 
 // Finds the fiber whose number an object names as its holder (holder::a_number). Walks
 // over all fibers. Caller: as above.

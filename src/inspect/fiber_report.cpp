@@ -27,8 +27,8 @@ class collector {
       : running_on_(running_on), with_frames_(with_frames) {}
 
   void visit(const stack& where) {
-    fiber_snapshot s;
-    if (!take_snapshot(where, s)) return;
+    fiber_view s;
+    if (!take_view(where, s)) return;
     const bool runs = s.state == fiber_state::running;
     if (running_on_ != nullptr && (s.sched != running_on_ || !runs)) return;
     ++report_.fibers;
@@ -94,8 +94,8 @@ class collector {
       const bool is_other_stack = frames_.result == frames_result::other_stack;
       const bool has_moved = frames_.result == frames_result::moved_on;
       if (is_one_moment && !is_other_stack && !has_moved) return;
-      fiber_snapshot again;
-      if (!take_snapshot(where, again) || again.id != f.shown.id) break;
+      fiber_view again;
+      if (!take_view(where, again) || again.id != f.shown.id) break;
       if (is_other_stack && is_in_run_of(f.shown, again)) return;
       f.shown = again;
     }
@@ -108,7 +108,7 @@ class collector {
   }
 
   // `earlier` runs.
-  static bool is_in_run_of(const fiber_snapshot& earlier, const fiber_snapshot& s) noexcept {
+  static bool is_in_run_of(const fiber_view& earlier, const fiber_view& s) noexcept {
     return s.state == fiber_state::running && s.runs == earlier.runs;
   }
 
@@ -121,7 +121,7 @@ class collector {
     return read_awaited(where, f.shown, f.awaited) && f.awaited.thread == thread;
   }
 
-  void read_frames_of(const stack& where, const fiber_snapshot& s) {
+  void read_frames_of(const stack& where, const fiber_view& s) {
     if (s.state == fiber_state::running) {
       read_running_frames(where, s, s.thread, room_.get(), frames_);
     } else {
@@ -164,7 +164,7 @@ class collector {
     }
   }
 
-  static bool is_same_wait(const fiber_snapshot& a, const fiber_snapshot& b) noexcept {
+  static bool is_same_wait(const fiber_view& a, const fiber_view& b) noexcept {
     return a.id == b.id && a.state == b.state && a.runs == b.runs && a.reason == b.reason &&
            a.object == b.object;
   }

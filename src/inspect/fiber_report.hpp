@@ -2,7 +2,7 @@
 // tasks, as the dumps print them and as JSON.
 #pragma once
 
-#include "core/sched/report/fiber_snapshot.hpp"
+#include "core/sched/report/fiber_view.hpp"
 #include "inspect/awaited_object.hpp"
 #include "inspect/frame_list.hpp"
 
@@ -18,7 +18,7 @@ namespace VIGIL_DETAIL {
 class scheduler;
 
 struct reported_fiber {
-  fiber_snapshot shown;
+  fiber_view shown;
   awaited_object awaited;
 };
 
@@ -30,7 +30,7 @@ struct fiber_group {
 };
 
 struct reported_task {
-  fiber_snapshot shown;
+  fiber_view shown;
   awaited_object awaited;
   std::uint64_t runtime = 0;  // its number
 };

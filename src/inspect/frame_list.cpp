@@ -112,7 +112,7 @@ bool innermost_frame(const stack_copy&, frame&) noexcept {
 }  // namespace
 
 void read_parked_frames(const stack& where,
-                        const fiber_snapshot& s,
+                        const fiber_view& s,
                         frames_room& room,
                         frame_list& out) noexcept {
   out.count = 0;

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "core/machine/stack.hpp"
-#include "core/sched/report/fiber_snapshot.hpp"
+#include "core/sched/report/fiber_view.hpp"
 #include "inspect/frame_step.hpp"
 
 #include <vigil/detail/config.hpp>
@@ -85,7 +85,7 @@ void copy_racing(const std::byte* from, std::byte* to, std::size_t n) noexcept;
 // The frames of a fiber that does not run, of the moment of the snapshot, or none.
 // Caller: holds a slab_hold.
 void read_parked_frames(const stack& where,
-                        const fiber_snapshot& s,
+                        const fiber_view& s,
                         frames_room& room,
                         frame_list& out) noexcept;
 

@@ -53,13 +53,13 @@ class inspect_extension final : public dump_extension {
 
   void write_object(dump_writer& out,
                     const stack& where,
-                    const fiber_snapshot& s) const noexcept override {
+                    const fiber_view& s) const noexcept override {
     if (!is_cramped()) write_awaited_of(out, where, s);
   }
 
   void write_frames(dump_writer& out,
                     const stack& where,
-                    const fiber_snapshot& s) const noexcept override {
+                    const fiber_view& s) const noexcept override {
     if (is_cramped()) {
       out.text("    (the stack of the signal's handler is too small to read frames)\n");
     } else if (rules_need_a_lock) {
@@ -93,7 +93,7 @@ class inspect_extension final : public dump_extension {
   // Functions of their own: what they need lies on the stack only after is_cramped().
   [[gnu::noinline]] void write_awaited_of(dump_writer& out,
                                           const stack& where,
-                                          const fiber_snapshot& s) const noexcept {
+                                          const fiber_view& s) const noexcept {
     awaited_object o;
     if (!read_awaited(where, s, o)) return;
     find_holders(o);
@@ -103,7 +103,7 @@ class inspect_extension final : public dump_extension {
   // Caller: has taken the room.
   [[gnu::noinline]] static void write_frames_of(dump_writer& out,
                                                 const stack& where,
-                                                const fiber_snapshot& s) noexcept {
+                                                const fiber_view& s) noexcept {
     frame_list frames;
     if (s.state == fiber_state::running) {
       frames.result = frames_result::not_asked;

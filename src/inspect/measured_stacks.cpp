@@ -5,7 +5,7 @@
 #include "core/machine/stack.hpp"
 #include "core/sched/fiber/fiber.hpp"
 #include "core/sched/fiber/stack_sampler.hpp"
-#include "core/sched/report/fiber_snapshot.hpp"
+#include "core/sched/report/fiber_view.hpp"
 #include "core/sched/worker/running_runtimes.hpp"
 #include "core/sched/worker/scheduler.hpp"
 #include "inspect/stack_use_table.hpp"
@@ -91,8 +91,8 @@ class measured_stacks final : public stack_sampler {
 constinit measured_stacks all_measured;
 
 void add_alive(const stack& where, void* argument) noexcept {
-  fiber_snapshot s;
-  if (!is_measured(where) || !take_snapshot(where, s) || s.state == fiber_state::ended) return;
+  fiber_view s;
+  if (!is_measured(where) || !take_view(where, s) || s.state == fiber_state::ended) return;
   const std::size_t bytes = bytes_touched(where);
   // The fiber may have ended meanwhile, and another one have its stack.
   if (bytes == 0 || !has_id(where, s.id)) return;

@@ -1,7 +1,7 @@
 // OpenMetrics text: https://prometheus.io/docs/specs/om/open_metrics_spec.
 #include "core/blocking/side_pool.hpp"
 #include "core/machine/stack.hpp"
-#include "core/sched/report/fiber_snapshot.hpp"
+#include "core/sched/report/fiber_view.hpp"
 #include "core/sched/worker/running_runtimes.hpp"
 #include "core/sched/worker/scheduler.hpp"
 #include "inspect/kernel_clock.hpp"
@@ -99,8 +99,8 @@ struct runtime_facts {
 };
 
 void count_fiber(const detail::stack& where, void* argument) noexcept {
-  detail::fiber_snapshot s;
-  if (!detail::take_snapshot(where, s)) return;
+  detail::fiber_view s;
+  if (!detail::take_view(where, s)) return;
   if (s.role != detail::fiber_role::user && s.role != detail::fiber_role::main) return;
   for (runtime_facts& r : *static_cast<std::vector<runtime_facts>*>(argument)) {
     if (r.sched != s.sched) continue;

@@ -2,7 +2,7 @@
 
 #include "core/base/foreign_memory.hpp"
 #include "core/sched/report/dump.hpp"
-#include "core/sched/report/fiber_snapshot.hpp"
+#include "core/sched/report/fiber_view.hpp"
 #include "core/sched/worker/running_runtimes.hpp"
 #include "core/sched/worker/scheduler.hpp"
 #include "core/timer/timer_service.hpp"
@@ -58,7 +58,7 @@ struct group_facts {
   double sum = 0;
   nanos newest = std::numeric_limits<nanos>::max();
   nanos oldest = -1;
-  fiber_snapshot example;  // the oldest
+  fiber_view example;  // the oldest
 };
 
 using group_map = std::unordered_map<group_key, group_facts, group_hash>;
@@ -69,7 +69,7 @@ struct worker_facts {
   std::uint64_t switches;
   std::uint64_t steals;
   bool runs_one = false;
-  fiber_snapshot one = {};
+  fiber_view one = {};
 };
 
 struct observed_runtime {
@@ -82,7 +82,7 @@ struct observed_runtime {
 struct wait_with_deadline {
   std::size_t runtime;
   nanos due_in;
-  fiber_snapshot fiber;
+  fiber_view fiber;
 };
 
 struct due_timer {
@@ -92,7 +92,7 @@ struct due_timer {
 };
 
 // A fiber's name may have come from a client. The place is a constant of the program.
-json::object fiber_in_short(const fiber_snapshot& s) {
+json::object fiber_in_short(const fiber_view& s) {
   json::object o{{"id", s.id}, {"started_at", site_of(copied_text(s.file).get(), s.line)}};
   if (s.name[0] != '\0') o["name"] = utf8(s.name);
   return o;
@@ -124,8 +124,8 @@ class survey {
   }
 
   void visit(const stack& where) {
-    fiber_snapshot s;
-    if (!take_snapshot(where, s)) return;
+    fiber_view s;
+    if (!take_view(where, s)) return;
     if (s.role != fiber_role::user && s.role != fiber_role::main) return;
     for (std::size_t i = 0; i < runtimes_.size(); ++i) {
       if (runtimes_[i].sched == s.sched) return count(s, i);
@@ -153,14 +153,14 @@ class survey {
     tasks_.running += all.running;
   }
 
-  void count(const fiber_snapshot& s, std::size_t runtime) {
+  void count(const fiber_view& s, std::size_t runtime) {
     ++fibers_;
     add_to(fiber_groups_, s, runtime);
     if (s.state == fiber_state::parked && s.until != never) add_wait({runtime, s.until - s.now, s});
     if (s.state == fiber_state::running) place(s, runtimes_[runtime]);
   }
 
-  static void add_to(group_map& groups, const fiber_snapshot& s, std::size_t runtime) {
+  static void add_to(group_map& groups, const fiber_view& s, std::size_t runtime) {
     const bool waits = s.state == fiber_state::parked;
     const wait_reason reason = waits ? s.reason : wait_reason::none;
     group_facts& g = groups[{runtime, s.file, s.line, s.state, reason}];
@@ -185,7 +185,7 @@ class survey {
   }
 
   // A fiber that has just left its worker is left out.
-  static void place(const fiber_snapshot& s, observed_runtime& r) {
+  static void place(const fiber_view& s, observed_runtime& r) {
     for (worker_facts& w : r.workers) {
       if (s.thread == 0 || w.thread != s.thread) continue;
       w.runs_one = true;

@@ -1,7 +1,7 @@
 #include "inspect/recording.hpp"
 
 #include "core/base/foreign_memory.hpp"
-#include "core/sched/report/fiber_snapshot.hpp"
+#include "core/sched/report/fiber_view.hpp"
 #include "core/sched/worker/running_runtimes.hpp"
 #include "core/sched/worker/scheduler.hpp"
 
@@ -159,8 +159,8 @@ class log_reader {
 // Names those fibers of events that are there still: they may have been started long
 // before.
 void add_living(const stack& where, void* argument) noexcept {
-  fiber_snapshot s;
-  if (!take_snapshot(where, s)) return;
+  fiber_view s;
+  if (!take_view(where, s)) return;
   for (raw_recording& r : *static_cast<std::vector<raw_recording>*>(argument)) {
     if (r.sched != s.sched) continue;
     const auto found = r.done.fibers.find(s.id);

@@ -112,7 +112,7 @@ void add_awaited(json::object& to, const awaited_object& o, bool with_addresses)
   if (o.ends_with_context) to["context"] = made_at(o.context, with_addresses);
 }
 
-json::object wait_of(const fiber_snapshot& s, const awaited_object& awaited, bool with_addresses) {
+json::object wait_of(const fiber_view& s, const awaited_object& awaited, bool with_addresses) {
   json::object o{{"reason", to_string(s.reason)}};
   if (s.since != 0) o["nanoseconds"] = s.now > s.since ? s.now - s.since : 0;
   if (s.until != never) o["due_in_nanoseconds"] = s.until - s.now;
@@ -121,7 +121,7 @@ json::object wait_of(const fiber_snapshot& s, const awaited_object& awaited, boo
 }
 
 json::object task_of(const reported_task& t, bool with_addresses) {
-  const fiber_snapshot& s = t.shown;
+  const fiber_view& s = t.shown;
   json::object o{{"id", s.id},
                  {"runtime", t.runtime},
                  {"state", to_string(s.state)},
@@ -132,7 +132,7 @@ json::object task_of(const reported_task& t, bool with_addresses) {
 }
 
 json::object fiber_of(const reported_fiber& f, std::size_t stack, bool with_addresses) {
-  const fiber_snapshot& s = f.shown;
+  const fiber_view& s = f.shown;
   json::object o{{"id", s.id},
                  {"name", utf8(s.name)},
                  {"state", s.moved_on ? "has moved on" : to_string(s.state)},

@@ -31,7 +31,7 @@ void write_place(dump_writer& out, const code_place& p) {
 }
 
 void write_line(dump_writer& out,
-                const fiber_snapshot& s,
+                const fiber_view& s,
                 const awaited_object& awaited,
                 bool with_addresses) {
   const auto object = [&] { write_awaited(out, awaited, with_addresses); };
@@ -73,7 +73,7 @@ std::vector<task_group> grouped(const std::vector<reported_task>& tasks) {
   using key = std::tuple<std::uint64_t, std::string, std::uint32_t, fiber_state, wait_reason>;
   std::map<key, task_group> by_key;
   for (const reported_task& t : tasks) {
-    const fiber_snapshot& s = t.shown;
+    const fiber_view& s = t.shown;
     by_key[{t.runtime, copied_text(s.file).get(), s.line, s.state, s.reason}].push_back(&t);
   }
   std::vector<task_group> all;

@@ -286,7 +286,7 @@ void read_frames_on(const stack* where,
 }  // namespace
 
 void read_running_frames(const stack& where,
-                         const fiber_snapshot& s,
+                         const fiber_view& s,
                          int thread,
                          frames_room& room,
                          frame_list& out) noexcept {

@@ -21,7 +21,7 @@ void ask_running_by(int signal);
 // on one of vigil's: the fiber did so if it is still in the run of the snapshot. Not in a
 // signal handler. Caller: holds a slab_hold.
 void read_running_frames(const stack& where,
-                         const fiber_snapshot& s,
+                         const fiber_view& s,
                          int thread,
                          frames_room& room,
                          frame_list& out) noexcept;

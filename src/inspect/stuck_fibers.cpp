@@ -3,7 +3,7 @@
 #include "core/base/foreign_memory.hpp"
 #include "core/machine/process_threads.hpp"
 #include "core/machine/sanitizer.hpp"
-#include "core/sched/report/fiber_snapshot.hpp"
+#include "core/sched/report/fiber_view.hpp"
 #include "core/sched/worker/running_runtimes.hpp"
 #include "core/sched/worker/scheduler.hpp"
 #include "inspect/stopped_threads.hpp"
@@ -115,8 +115,8 @@ void search_whole(std::size_t stacks, stuck_list& result) {
 // Without a look at what they wait for.
 void list_waiting(const stack& where, void* argument) noexcept {
   auto& result = *static_cast<std::vector<waiting_fiber>*>(argument);
-  fiber_snapshot s;
-  if (!take_snapshot(where, s) || s.state != fiber_state::parked) return;
+  fiber_view s;
+  if (!take_view(where, s) || s.state != fiber_state::parked) return;
   if (s.until != never || !is_for_others(s.reason) || is_observers(s)) return;
   if (result.size() < result.capacity())
     result.push_back({where, s.id, s.runs, open_way::not_known, 0});
@@ -124,7 +124,7 @@ void list_waiting(const stack& where, void* argument) noexcept {
 
 }  // namespace
 
-bool is_observers(const fiber_snapshot& s) noexcept {
+bool is_observers(const fiber_view& s) noexcept {
   bool result = false;
   for_each_running([&](const scheduler& one, runtime_slot&) {
     result = result || (&one == s.sched && one.settings().is_observer);

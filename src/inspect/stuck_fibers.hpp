@@ -34,7 +34,7 @@
 
 namespace VIGIL_DETAIL {
 
-struct fiber_snapshot;
+struct fiber_view;
 
 enum class open_way : std::uint8_t {
   none,         // stuck for certain
@@ -62,7 +62,7 @@ struct stuck_list {
 
 // Whether the fiber is one of a runtime that looks at the others: the program does not
 // know of it. Caller: is inside a handler_scope.
-bool is_observers(const fiber_snapshot& s) noexcept;
+bool is_observers(const fiber_view& s) noexcept;
 
 // Stops the process for as long as its memory is read: about a millisecond for each ten
 // megabytes. Throws std::bad_alloc, std::system_error. Caller: holds a slab_hold, and is

@@ -59,9 +59,9 @@ bool describe(const waiting_fiber& f,
               frames_room& room,
               symbol_reader& names,
               inspect::stuck_fiber& out) {
-  fiber_snapshot s;
+  fiber_view s;
   awaited_object o;
-  if (!take_snapshot(f.where, s) || s.id != f.id || s.runs != f.runs) return false;
+  if (!take_view(f.where, s) || s.id != f.id || s.runs != f.runs) return false;
   if (!read_awaited(f.where, s, o)) return false;
   find_holders(o);
   frame_list frames;
@@ -131,8 +131,8 @@ struct others_of {
 
 void look_for_others(const stack& where, void* argument) noexcept {
   auto& all = *static_cast<others_of*>(argument);
-  fiber_snapshot s;
-  if (all.some_go_on || control_block(where) == all.caller || !take_snapshot(where, s)) return;
+  fiber_view s;
+  if (all.some_go_on || control_block(where) == all.caller || !take_view(where, s)) return;
   if (all.sched != nullptr && s.sched != all.sched) return;
   if ((s.role != fiber_role::user && s.role != fiber_role::main) || is_observers(s)) return;
   all.some_go_on = s.state == fiber_state::runnable || s.state == fiber_state::running;

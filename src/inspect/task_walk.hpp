@@ -32,7 +32,7 @@ shown_tasks walk_tasks(const scheduler& s, std::size_t most, F f) {
   constexpr std::size_t at_once = 128;
   shown_tasks some = count_tasks(s);
   if (some.all == 0) return some;
-  std::vector<fiber_snapshot> room(std::min(most, at_once));
+  std::vector<fiber_view> room(std::min(most, at_once));
   some.to = room.data();
   while (some.first < most) {
     some.room = std::min(most - some.first, room.size());

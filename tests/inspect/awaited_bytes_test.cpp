@@ -1,5 +1,5 @@
 // Reading the object of a wait that has ended: its bytes may be anything.
-#include "core/sched/report/fiber_snapshot.hpp"
+#include "core/sched/report/fiber_view.hpp"
 #include "core/sched/wait/wait_reason.hpp"
 #include "inspect/awaited_object.hpp"
 
@@ -12,7 +12,7 @@
 #include <doctest/doctest.h>
 
 using vigil::detail::awaited_object;
-using vigil::detail::fiber_snapshot;
+using vigil::detail::fiber_view;
 using vigil::detail::wait_reason;
 
 namespace {
@@ -56,7 +56,7 @@ TEST_SUITE("awaited") {
     for (int round = 0; round < 500; ++round) {
       fill(words, random);
       for (const wait_reason reason : reasons) {
-        fiber_snapshot task;
+        fiber_view task;
         task.state = vigil::detail::fiber_state::parked;
         task.reason = reason;
         task.object = &words[256];

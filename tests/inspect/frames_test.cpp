@@ -1,5 +1,5 @@
 #include "core/machine/sanitizer.hpp"
-#include "core/sched/report/fiber_snapshot.hpp"
+#include "core/sched/report/fiber_view.hpp"
 #include "inspect/inspect_helpers.hpp"
 #include "inspect/ten_waits.hpp"
 #include "support/child.hpp"
@@ -178,8 +178,8 @@ TEST_SUITE("frames") {
       });
       vigil::testing::settle();
       const vigil::detail::slab_hold hold;
-      vigil::detail::fiber_snapshot s;
-      REQUIRE(vigil::detail::take_snapshot(where, s));
+      vigil::detail::fiber_view s;
+      REQUIRE(vigil::detail::take_view(where, s));
       CHECK(vigil::detail::is_unmoved(where, s));
       a.join();
       vigil::detail::stack next;

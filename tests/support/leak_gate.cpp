@@ -5,7 +5,7 @@
 // compares that with the list of the tests that leave fibers which wait for ever.
 #include "core/machine/detached_thread.hpp"
 #include "core/machine/process_threads.hpp"
-#include "core/sched/report/fiber_snapshot.hpp"
+#include "core/sched/report/fiber_view.hpp"
 #include "core/sched/worker/running_runtimes.hpp"
 #include "core/sched/worker/scheduler.hpp"
 #include "inspect/stuck_fibers.hpp"
@@ -80,8 +80,8 @@ class leak_gate {
 
   void check_earlier() {
     for (auto one = earlier_.begin(); one != earlier_.end();) {
-      fiber_snapshot s;
-      const bool is_there = take_snapshot(one->second.where, s) && s.id == one->first.second &&
+      fiber_view s;
+      const bool is_there = take_view(one->second.where, s) && s.id == one->first.second &&
                             s.runs == one->second.runs && s.state == fiber_state::parked;
       if (is_there) {
         ++one;
@@ -100,8 +100,8 @@ class leak_gate {
   }
 
   void note(const waiting_fiber& f) {
-    fiber_snapshot s;
-    if (!take_snapshot(f.where, s) || s.id != f.id || s.runs != f.runs) return;
+    fiber_view s;
+    if (!take_view(f.where, s) || s.id != f.id || s.runs != f.runs) return;
     std::uint64_t runtime = 0;
     for_each_running([&](const scheduler& one, runtime_slot&) {
       if (&one == s.sched) runtime = one.number();

@@ -22,8 +22,8 @@ struct holding_fibers {
 // A runner counts while it is in a callback, whose place it has then.
 void visit_holding(const stack& where, void* argument) noexcept {
   auto& all = *static_cast<holding_fibers*>(argument);
-  fiber_snapshot s;
-  if (!take_snapshot(where, s) || s.sched != &all.of || s.state == fiber_state::ended) return;
+  fiber_view s;
+  if (!take_view(where, s) || s.sched != &all.of || s.state == fiber_state::ended) return;
   if (s.role != fiber_role::user && !s.in_callback) return;
   if (all.n++ >= shown) return;
   const auto no_object = [] {};

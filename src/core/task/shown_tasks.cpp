@@ -12,7 +12,7 @@ namespace VIGIL_DETAIL {
 void task_service::write(dump_writer& out) noexcept {
   constexpr std::size_t at_once = 8;  // on the stack of a signal's handler, perhaps
   constexpr std::size_t most = 1024;
-  fiber_snapshot some[at_once];
+  fiber_view some[at_once];
   shown_tasks tasks{.to = some, .room = at_once};
   for (; tasks.first < most; tasks.first += at_once) {
     if (!copy(tasks)) {

@@ -2,7 +2,7 @@
 // (runtime_part::copy), and how many there are in all.
 #pragma once
 
-#include "core/sched/report/fiber_snapshot.hpp"
+#include "core/sched/report/fiber_view.hpp"
 
 #include <vigil/detail/config.hpp>
 
@@ -19,7 +19,7 @@ struct shown_tasks {
   // --- given: the tasks from the one with the index `first` on, in the order of their
   // starts, as many as there is room for
   patience of_caller = patience::none;
-  fiber_snapshot* to = nullptr;
+  fiber_view* to = nullptr;
   std::size_t room = 0;
   std::size_t first = 0;
   // --- found, at one moment

@@ -4,7 +4,7 @@
 #include "core/machine/process_state.hpp"
 #include "core/sched/call/caller.hpp"
 #include "core/sched/process/process_terminate.hpp"
-#include "core/sched/report/fiber_snapshot.hpp"
+#include "core/sched/report/fiber_view.hpp"
 #include "core/sched/wait/case_table.hpp"
 #include "core/sched/worker/scheduler.hpp"
 #include "core/sched/worker/turn_budget.hpp"
@@ -114,7 +114,7 @@ void task_core::report() noexcept {
   }
 }
 
-void task_core::show(fiber_snapshot& s) const noexcept {
+void task_core::show(fiber_view& s) const noexcept {
   s = {};
   s.id = id;
   s.task = this;

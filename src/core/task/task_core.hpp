@@ -32,7 +32,7 @@
 namespace VIGIL_DETAIL {
 
 class task_service;
-struct fiber_snapshot;
+struct fiber_view;
 
 class task_core : public running_task {
  public:
@@ -63,7 +63,7 @@ class task_core : public running_task {
   // Ends the program: the message names the task, and says what it does wrong.
   [[noreturn]] void fatal_here(const char* what) const noexcept;
   // Copies what a dump shows, but for the time. Caller: keeps the task from ending.
-  void show(fiber_snapshot& s) const noexcept;
+  void show(fiber_view& s) const noexcept;
 
   // Guards the joiner and the end. It is there longer than the runtime.
   spinlock& lock() const noexcept;

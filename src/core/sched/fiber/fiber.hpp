@@ -170,7 +170,7 @@ class fiber_core {
 
   // Called off its stack, by the worker that it has left.
   void has_left(fiber_state now) noexcept {
-    state.store(now, order::release);  // Pairs with the acquire in take_snapshot().
+    state.store(now, order::release);  // Pairs with the acquire in take_view().
   }
 
   // Called when a callback is over: ends the guards that it has left behind.

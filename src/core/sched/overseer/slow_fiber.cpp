@@ -39,8 +39,8 @@ nanos slow_fibers::look(nanos now) noexcept {
 }
 
 void slow_fibers::name(const worker& w, unsigned long stretch, nanos held) noexcept {
-  fiber_snapshot f;
-  if (!snapshot_of_running(w, f) || f.role == fiber_role::timer) return;
+  fiber_view f;
+  if (!view_of_running(w, f) || f.role == fiber_role::timer) return;
   // If the count is another one, the snapshot or the length may be of a later stretch.
   order_plain_memory();
   if (w.counters.stretch() != stretch || !is_new({f.file, f.line})) return;

@@ -23,7 +23,7 @@ struct census {
   std::size_t shown = 0;
 };
 
-void describe_run(dump_writer& out, const fiber_snapshot& s) noexcept {
+void describe_run(dump_writer& out, const fiber_view& s) noexcept {
   if (!s.ran) return;
   if (s.ran->at_least < 1'000'000) {
     out.text(", for at most ").seconds(s.ran->at_most);
@@ -32,7 +32,7 @@ void describe_run(dump_writer& out, const fiber_snapshot& s) noexcept {
   }
 }
 
-void describe_state(dump_writer& out, const fiber_snapshot& s, const call_ref& object) noexcept {
+void describe_state(dump_writer& out, const fiber_view& s, const call_ref& object) noexcept {
   if (s.moved_on) {
     out.text("has moved on");
     return;
@@ -57,8 +57,8 @@ void describe_state(dump_writer& out, const fiber_snapshot& s, const call_ref& o
 
 void visit_stack(const stack& where, void* argument) noexcept {
   auto& c = *static_cast<census*>(argument);
-  fiber_snapshot s;
-  if (!take_snapshot(where, s)) return;
+  fiber_view s;
+  if (!take_view(where, s)) return;
   if (c.running_on != nullptr && (s.sched != c.running_on || s.state != fiber_state::running)) {
     return;
   }
@@ -120,7 +120,7 @@ bool write_by_extension(dump_writer& out, const scheduler* running_on) noexcept 
 
 constinit atomic<const dump_extension*> installed_extension{nullptr};
 
-void dump_fiber(dump_writer& out, const fiber_snapshot& s, call_ref object) noexcept {
+void dump_fiber(dump_writer& out, const fiber_view& s, call_ref object) noexcept {
   out.text(s.task != nullptr ? "task " : "fiber ").number(s.id);
   if (s.name[0] != '\0') out.text(" (").name(s.name).text(")");
   out.text(" [");
@@ -168,13 +168,13 @@ void visit_all(void (*visit)(const stack&, void*) noexcept, Argument& argument) 
 
 struct run_of_worker {
   const worker& on;
-  fiber_snapshot& s;
+  fiber_view& s;
   bool found = false;
 };
 
 void visit_for_worker(const stack& where, void* argument) noexcept {
   auto& r = *static_cast<run_of_worker*>(argument);
-  if (current_of(r.on) == control_block(where)) r.found = take_snapshot(where, r.s);
+  if (current_of(r.on) == control_block(where)) r.found = take_view(where, r.s);
 }
 
 }  // namespace
@@ -188,7 +188,7 @@ void process_dump_running(int descriptor, const scheduler& s) noexcept {
   out.flush();
 }
 
-bool snapshot_of_running(const worker& w, fiber_snapshot& s) noexcept {
+bool view_of_running(const worker& w, fiber_view& s) noexcept {
   if (current_of(w) == nullptr) return false;
   run_of_worker r{w, s};
   visit_all(&visit_for_worker, r);
@@ -196,10 +196,10 @@ bool snapshot_of_running(const worker& w, fiber_snapshot& s) noexcept {
 }
 
 const char* describe_fiber(const stack& where, char* text, std::size_t size) noexcept {
-  fiber_snapshot s;
+  fiber_view s;
   if (size == 0) return "fiber_options::stack_size";
   text[0] = '\0';
-  if (!take_snapshot(where, s)) return "fiber_options::stack_size";
+  if (!take_view(where, s)) return "fiber_options::stack_size";
   const fiber_words name(s);
   const std::size_t n = std::min(std::strlen(name.text()), size - 1);
   std::memcpy(text, name.text(), n);

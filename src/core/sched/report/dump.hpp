@@ -5,7 +5,7 @@
 
 #include "core/machine/stack.hpp"
 #include "core/sched/report/dump_writer.hpp"
-#include "core/sched/report/fiber_snapshot.hpp"
+#include "core/sched/report/fiber_view.hpp"
 
 #include <vigil/detail/callable.hpp>
 #include <vigil/detail/config.hpp>
@@ -40,7 +40,7 @@ void process_dump_running(int descriptor, const scheduler& s) noexcept;
 
 // Copies the fiber that w runs at this moment. False if there is none, or another one by
 // now. Not in a signal handler.
-bool snapshot_of_running(const worker& w, fiber_snapshot& s) noexcept;
+bool view_of_running(const worker& w, fiber_view& s) noexcept;
 
 // Writes what keeps each running runtime from its end. Not async-signal-safe: it takes
 // locks.
@@ -48,7 +48,7 @@ void process_list_holders(dump_writer& out) noexcept;
 
 // Writes the line of one fiber or task, with its end. `object` writes which object it
 // waits for, to follow the reason. Async-signal-safe if that is.
-VIGIL_FOR_IO void dump_fiber(dump_writer& out, const fiber_snapshot& s, call_ref object) noexcept;
+VIGIL_FOR_IO void dump_fiber(dump_writer& out, const fiber_view& s, call_ref object) noexcept;
 
 // Writes "fiber 12 (name)" for the fiber on this stack, or "" if there is none. Returns
 // the setting that decides how large the stack is. Async-signal-safe.

@@ -4,7 +4,7 @@
 
 #include "core/base/atomic.hpp"
 #include "core/machine/stack.hpp"
-#include "core/sched/report/fiber_snapshot.hpp"
+#include "core/sched/report/fiber_view.hpp"
 
 #include <vigil/detail/config.hpp>
 
@@ -21,11 +21,11 @@ class dump_extension {
   // Says which object the fiber waits for, after the reason: " of fiber 4".
   virtual void write_object(dump_writer& out,
                             const stack& where,
-                            const fiber_snapshot& s) const noexcept = 0;
+                            const fiber_view& s) const noexcept = 0;
   // Writes the frames, a line each, or a line that says why there are none.
   virtual void write_frames(dump_writer& out,
                             const stack& where,
-                            const fiber_snapshot& s) const noexcept = 0;
+                            const fiber_view& s) const noexcept = 0;
   // Says, at the end, what such a dump lacks.
   virtual void write_limits(dump_writer& out) const noexcept = 0;
 

@@ -242,7 +242,7 @@ bool worker::nothing_else() noexcept {
   // over through the queue or the exchange that found it.
   f.park_state.store(park_word::running, order::relaxed);
   f.state.store(fiber_state::running, order::relaxed);  // ordering: as above
-  // ordering: the load, the worker's own. Pairs with the acquire in take_snapshot(),
+  // ordering: the load, the worker's own. Pairs with the acquire in take_view(),
   // which sees `running` with the new count, and with is_unmoved(): the stack is written
   // later.
   f.runs.store(f.runs.load(order::relaxed) + 1, order::release);

@@ -1,4 +1,4 @@
-#include "core/sched/report/fiber_snapshot.hpp"
+#include "core/sched/report/fiber_view.hpp"
 
 #include "core/base/atomic.hpp"
 #include "core/base/clock_source.hpp"
@@ -44,7 +44,7 @@ T look_at(const atomic<T>& word) noexcept {
 #endif
 
 // Finds the worker that runs the fiber, and since when.
-void look_at_run(const scheduler& of, const fiber& f, fiber_snapshot& s) noexcept {
+void look_at_run(const scheduler& of, const fiber& f, fiber_view& s) noexcept {
   for (const auto& w : of.workers()) {
     if (current_of(*w) != &f) continue;
     s.thread = w->kernel_thread.load();
@@ -61,7 +61,7 @@ VIGIL_NO_SANITIZE_THREAD const fiber* current_of(const worker& w) noexcept {
   return *const_cast<fiber* const volatile*>(&w.current);
 }
 
-bool take_snapshot(const stack& where, fiber_snapshot& s) noexcept {
+bool take_view(const stack& where, fiber_view& s) noexcept {
   const fiber& block = *control_block(where);
   alignas(fiber) std::byte room[sizeof(fiber)];
   // Both before the block: if the fiber was off its stack then, and has not run at the
@@ -116,7 +116,7 @@ bool has_id(const stack& where, std::uint64_t id) noexcept {
   return id_of(*control_block(where)) == id;
 }
 
-bool is_unmoved(const stack& where, const fiber_snapshot& s) noexcept {
+bool is_unmoved(const stack& where, const fiber_view& s) noexcept {
   // Pairs with worker::about_to_run(): if a byte that was read was written after a switch
   // to the fiber, the count of that switch is seen here.
   order_plain_memory();

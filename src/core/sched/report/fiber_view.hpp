@@ -1,4 +1,4 @@
-// fiber_snapshot: what a dump shows of a fiber, copied out of its control block while the
+// fiber_view: what a dump shows of a fiber, copied out of its control block while the
 // fiber goes on; or of a task. Async-signal-safe.
 #pragma once
 
@@ -14,7 +14,7 @@
 namespace VIGIL_DETAIL {
 
 // Its file may be that of a library that has been unloaded: copied_text.
-struct fiber_snapshot : fiber_identity {
+struct fiber_view : fiber_identity {
   const void* task = nullptr;  // of a task: its address, which is only compared
   fiber_state state = fiber_state::made;
   fiber_role role = fiber_role::user;
@@ -44,7 +44,7 @@ struct fiber_snapshot : fiber_identity {
 // Copies what the control block on this stack says. Returns false where no fiber lies, or
 // one that has begun or ended meanwhile. Caller: holds a slab_hold, and has counted
 // itself in handlers_inside.
-VIGIL_FOR_IO bool take_snapshot(const stack& where, fiber_snapshot& s) noexcept;
+VIGIL_FOR_IO bool take_view(const stack& where, fiber_view& s) noexcept;
 
 // The fiber that the worker runs at this moment; nullptr: none.
 const fiber* current_of(const worker& w) noexcept;
@@ -59,6 +59,6 @@ VIGIL_FOR_IO bool is_measured(const stack& where) noexcept;
 // Whether the fiber on this stack has not run since the snapshot was taken, and so
 // whether what was read from its stack in between belongs to one moment. Caller: as
 // above.
-VIGIL_FOR_IO bool is_unmoved(const stack& where, const fiber_snapshot& s) noexcept;
+VIGIL_FOR_IO bool is_unmoved(const stack& where, const fiber_view& s) noexcept;
 
 }  // namespace VIGIL_DETAIL

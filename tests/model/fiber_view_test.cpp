@@ -1,6 +1,7 @@
 // The snapshot of a fiber, taken by one worker while the other one may run the fiber: if
 // it counts as unmoved, what was read from its stack in between is of one moment.
-#include "core/sched/report/fiber_snapshot.hpp"
+#include "core/sched/report/fiber_view.hpp"
+
 #include "mailboxes.hpp"
 #include "programs.hpp"
 #include "prove.hpp"
@@ -31,8 +32,8 @@ void write(two_words& words, int value) {
 
 // Takes a snapshot, and reads the words before the second look.
 void look(const vigil::detail::stack& where, const two_words& words) {
-  vigil::detail::fiber_snapshot s;
-  if (!vigil::detail::take_snapshot(where, s)) return;
+  vigil::detail::fiber_view s;
+  if (!vigil::detail::take_view(where, s)) return;
   const int first = words.first.load(std::memory_order_acquire);
   const int second = words.second.load(std::memory_order_acquire);
   if (s.state != vigil::detail::fiber_state::parked) return;
@@ -42,8 +43,8 @@ void look(const vigil::detail::stack& where, const two_words& words) {
 
 }  // namespace
 
-TEST_CASE("snapshot: a fiber goes on while its stack is read") {
-  prove("snapshot: from one wait to the next", [] {
+TEST_CASE("fiber_view: a fiber goes on while its stack is read") {
+  prove("fiber_view: from one wait to the next", [] {
     vigil::run(workers(2), [] {
       two_words words;
       mailbox one;
