@@ -152,7 +152,7 @@ bool is_referenced(const timer_record* record) noexcept {
 
 timer_record* running_timer() noexcept {
   // ordering: the fiber's own word.
-  const void* const running = current_fiber()->callback.load(order::relaxed);
+  const void* const running = current_fiber()->callback.timer.load(order::relaxed);
   auto* const record = const_cast<timer_record*>(static_cast<const timer_record*>(running));
   record->retain();
   return record;
@@ -166,7 +166,7 @@ void set_slack(timer_record* record, std::int64_t slack) {
 void stop_for_scope(const timer_record* record, call_ref stop, call_ref stop_and_wait) noexcept {
   const fiber* const self = current_fiber();
   // ordering: the fiber's own word.
-  if (self != nullptr && record != nullptr && self->callback.load(order::relaxed) == record) {
+  if (self != nullptr && record != nullptr && self->callback.timer.load(order::relaxed) == record) {
     stop();
     return;
   }

@@ -42,7 +42,7 @@ void timer_service::defer(fiber& self, timer_record& t) noexcept {
     make_due(t);
   }
   // ordering: the fiber's own word.
-  const auto* const in = static_cast<const timer_record*>(self.callback.load(order::relaxed));
+  const auto* const in = static_cast<const timer_record*>(self.callback.timer.load(order::relaxed));
   t.deferred = true;
   t.deferred_by_deferred = in != nullptr && in->deferred;
   t.next = self.deferred;

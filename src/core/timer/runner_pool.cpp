@@ -81,7 +81,7 @@ void runner_pool::body() {
       nanos due_until = 0;
       timer_record* const t = with_.callbacks.pop(may, due_until, round);
       if (t == nullptr) break;
-      self.callback.store(t, order::relaxed);  // ordering: its own word, and the dump's
+      self.callback.timer.store(t, order::relaxed);  // ordering: its own word, and the dump's
       run(self, *t, due_until);
     }
     with_.sched.fibers.count_alive(-1);
@@ -200,8 +200,8 @@ void runner_pool::callback_is_over(fiber& self) noexcept {
   self.stops_thrown = 0;
   self.end_guards();
   self.set_name("callbacks");
-  self.callback.store(nullptr, order::relaxed);  // ordering: as above
-  current_worker()->new_stretch("vigil", 0);     // of no callback
+  self.callback.timer.store(nullptr, order::relaxed);  // ordering: as above
+  current_worker()->new_stretch("vigil", 0);           // of no callback
 }
 
 }  // namespace VIGIL_DETAIL

@@ -17,7 +17,7 @@ namespace {
 const fiber* in_run_of(const timer_record& t) noexcept {
   const fiber* const f = current_fiber();
   // ordering: the fiber's own word.
-  return f != nullptr && f->callback.load(order::relaxed) == &t ? f : nullptr;
+  return f != nullptr && f->callback.timer.load(order::relaxed) == &t ? f : nullptr;
 }
 
 constexpr std::uint64_t any_halt = timer_record::halted | timer_record::lifted;
@@ -83,13 +83,13 @@ bool stop_waiters::is_awaited(const timer_record& t) const noexcept {
 
 void stop_waiters::note_run(fiber& self, const timer_record& t) noexcept {
   const lock_guard guard(lock_);
-  self.callback_after = t.last_lift;
+  self.callback.after = t.last_lift;
 }
 
 bool stop_waiters::lets_arm(timer_record& t) noexcept {
   const lock_guard guard(lock_);
   const fiber* const in_run = in_run_of(t);
-  if (!is_halted(t)) return in_run == nullptr || in_run->callback_after == t.last_lift;
+  if (!is_halted(t)) return in_run == nullptr || in_run->callback.after == t.last_lift;
   if (is_awaited(t) || in_run != nullptr) {
     note_prevented(t);
     return false;

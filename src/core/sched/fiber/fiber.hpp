@@ -144,6 +144,12 @@ struct fiber_stack {
   bool is_measured = false;  // by stack_sampler
 };
 
+// The callback that a runner is in.
+struct fiber_callback {
+  atomic<const void*> timer{nullptr};  // nullptr: it is in none
+  std::uint64_t after = 0;             // the last lift before that run (stop_waiters SW3)
+};
+
 class fiber_core {
  public:
   fiber_core(scheduler& owner,
@@ -208,8 +214,7 @@ class fiber_core {
   scheduler* sched;
   const body_table* table = nullptr;
   void* body = nullptr;
-  atomic<const void*> callback{nullptr};  // a runner: the timer whose callback it is in
-  std::uint64_t callback_after = 0;       // the last lift before that run (stop_waiters SW3)
+  fiber_callback callback;
   fiber_ending ending;
   fiber_local_slot* locals = nullptr;
 

@@ -81,7 +81,7 @@ bool take_view(const stack& where, fiber_view& s) noexcept {
   s.since = f->present.since.load();
   s.until = f->present.until.load();
   s.pinned = f->pinned != nullptr;
-  s.in_callback = f->callback.load() != nullptr;
+  s.in_callback = f->callback.timer.load() != nullptr;
   s.stopped = f->stop_flag.load();
   s.resumes_at = f->side.resumes_at();
   // The runtime may have gone while a handle keeps the fiber: its address is only

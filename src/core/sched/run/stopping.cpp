@@ -355,8 +355,9 @@ void run_end::stop_limit_passed(nanos waited) noexcept {
                          (f.role == fiber_role::main || &f == stopper_fiber_.load());
     // A runner of tasks may wait in one of them.
     const bool is_free = reason == wait_reason::idle_runner || reason == wait_reason::none;
-    const bool ours = f.role == fiber_role::timer || reason == wait_reason::shutdown ||
-                      (f.role == fiber_role::runner && f.callback.load() == nullptr && is_free);
+    const bool ours =
+        f.role == fiber_role::timer || reason == wait_reason::shutdown ||
+        (f.role == fiber_role::runner && f.callback.timer.load() == nullptr && is_free);
     if (ours && !in_root) return;
     warn("  %s, %s, waits for: %s, started at %s%s",
          fiber_words(f.identity).text(),
