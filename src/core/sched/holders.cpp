@@ -12,26 +12,10 @@ namespace {
 
 constexpr std::size_t shown = 64;
 
-struct holding_fibers {
-  const scheduler& of;
-  std::string lines;
-  dump_writer out{lines};
-  std::size_t n = 0;
-};
-
 // A runner counts while it is in a callback, whose place it has then.
-void visit_holding(const stack& where, void* argument) noexcept {
-  auto& all = *static_cast<holding_fibers*>(argument);
-  fiber_view s;
-  if (!take_view(where, s) || s.sched != &all.of || s.state == fiber_state::ended) return;
-  if (s.role != fiber_role::user && !s.in_callback) return;
-  if (all.n++ >= shown) return;
-  const auto no_object = [] {};
-  dump_fiber(all.out.text("    "), s, no_object);
-}
-
-void write_more(dump_writer& out, std::size_t n) noexcept {
-  if (n > shown) out.text("    ... and ").number(n - shown).text(" more\n");
+bool is_holder(const fiber_view& v, const scheduler& of) noexcept {
+  return v.sched == &of && v.state != fiber_state::ended &&
+         (v.role == fiber_role::user || v.in_callback);
 }
 
 }  // namespace
@@ -39,15 +23,14 @@ void write_more(dump_writer& out, std::size_t n) noexcept {
 void run_core::list_holders(dump_writer& out) noexcept {
   out.text("vigil: what holds runtime ").number(number_).text("\n");
 
-  holding_fibers holding{.of = *this, .lines = {}};
-  {
-    const slab_hold hold;
-    for_each_stack_in_use(&visit_holding, &holding);
-  }
-  holding.out.flush();
-  out.text("  fibers besides the main one: ").number(holding.n).text("\n");
-  out.text(holding.lines.c_str());
-  write_more(out, holding.n);
+  std::string lines;
+  dump_writer to(lines);
+  fiber_lines holding{
+      .out = to, .before = "    ", .takes = &is_holder, .of = this, .at_most = shown};
+  write_lines(holding);
+  to.flush();
+  out.text("  fibers besides the main one: ").number(holding.found).text("\n");
+  out.text(lines.c_str());
   parts_above.for_each([&out](runtime_part& p) { p.write(out); });
 
   std::array<timer_holder, shown> timers;
@@ -64,7 +47,7 @@ void run_core::list_holders(dump_writer& out) noexcept {
       out.text(", due\n");
     }
   }
-  write_more(out, n);
+  if (n > shown) out.text("    ... and ").number(n - shown).text(" more\n");
 
   out.text("  outside work: ").number(outside.count());
   out.text(", of it functions on side pools: ").number(calls.under_way()).text("\n");
@@ -72,9 +55,10 @@ void run_core::list_holders(dump_writer& out) noexcept {
 }
 
 void process_list_holders(dump_writer& out) noexcept {
-  handlers_inside.fetch_add(1);
-  for_each_running([&out](scheduler& s, runtime_slot&) { run_of(s).list_holders(out); });
-  handlers_inside.fetch_sub(1);
+  {
+    const handler_scope inside;
+    for_each_running([&out](scheduler& s, runtime_slot&) { run_of(s).list_holders(out); });
+  }
   out.flush();
 }
 

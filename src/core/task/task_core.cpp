@@ -121,7 +121,7 @@ void task_core::show(fiber_view& s) const noexcept {
   s.sched = &service.sched();
   s.file = made_at.file;
   s.line = made_at.line();
-  s.stopped = stop_flag.load();
+  s.stop_requested = stop_flag.load();
   switch (park.load()) {
     case park_word::running:
       s.state = fiber_state::running;

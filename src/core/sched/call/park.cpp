@@ -86,7 +86,10 @@ void check_may_park(const fiber& self) noexcept {
 }
 
 void park(awaited what) noexcept {
-  park_on(*current_fiber(), what);
+  fiber& self = *current_fiber();
+  // ordering: for the dump; nothing hangs on it.
+  self.present.since.store(0, order::relaxed);
+  park_on(self, what);
 }
 
 void ready(fiber& f, turn when) noexcept {

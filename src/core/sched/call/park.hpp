@@ -33,7 +33,8 @@
 
 namespace VIGIL_DETAIL {
 
-// Leaves the stack until ready().
+// Leaves the stack until ready(). For fibers of the library: the dump does not say since
+// when.
 void park(awaited what) noexcept;
 
 // Makes f runnable. On a worker of its runtime f goes next there, or behind the others;

@@ -15,71 +15,80 @@ namespace VIGIL_DETAIL {
 
 namespace {
 
-struct census {
-  dump_writer* out;
-  const dump_extension* extension = installed_extension.load();
-  const scheduler* running_on = nullptr;  // the running fibers of this one alone
-  std::size_t fibers = 0;
-  std::size_t shown = 0;
-};
-
-void describe_run(dump_writer& out, const fiber_view& s) noexcept {
-  if (!s.ran) return;
-  if (s.ran->at_least < 1'000'000) {
-    out.text(", for at most ").seconds(s.ran->at_most);
+void write_run(dump_writer& out, const run_bounds::span& ran) noexcept {
+  if (ran.at_least < 1'000'000) {
+    out.text("at most ").seconds(ran.at_most);
   } else {
-    out.text(", for ").seconds(s.ran->at_least).text(" to ").seconds(s.ran->at_most);
+    out.seconds(ran.at_least).text(" to ").seconds(ran.at_most);
   }
 }
 
-void describe_state(dump_writer& out, const fiber_view& s, const call_ref& object) noexcept {
-  if (s.moved_on) {
-    out.text("has moved on");
-    return;
+void write_due(dump_writer& out, nanos in) noexcept {
+  if (in >= 0) {
+    out.text("in ").seconds(in);
+  } else {
+    out.seconds(-in).text(" ago");
   }
-  out.text(to_string(s.state));
-  if (s.state == fiber_state::running) describe_run(out, s);
-  if (s.state != fiber_state::parked) return;
-  out.text(": ").text(to_string(s.reason));
-  object();
-  const bool user = s.role == fiber_role::user || s.role == fiber_role::main;
-  if (user && s.since != 0) {
-    out.text(", for ").seconds(s.now > s.since ? s.now - s.since : 0);
-  }
-  if (s.until != never) {
-    if (s.until >= s.now) {
-      out.text(", due in ").seconds(s.until - s.now);
-    } else {
-      out.text(", due ").seconds(s.now - s.until).text(" ago");
-    }
+}
+
+void write_place(dump_writer& out, const fiber_view& v) noexcept {
+  out.file(copied_text(v.file).get());
+  if (v.line != 0) out.text(":").number(v.line);
+}
+
+void write_value(dump_writer& out,
+                 const fiber_field& f,
+                 const fiber_view& v,
+                 const call_ref& object) noexcept {
+  switch (f.kind) {
+    case field_kind::id:
+      out.number(f.raw(v));
+      break;
+    case field_kind::name:
+      out.text(" (").name(v.name).text(")");
+      break;
+    case field_kind::state:
+      out.text(v.state_words());
+      break;
+    case field_kind::run:
+      write_run(out, *v.ran);
+      break;
+    case field_kind::reason:
+      out.text(to_string(v.reason));
+      object();
+      break;
+    case field_kind::age:
+      out.seconds(nanos_of(f, v));
+      break;
+    case field_kind::due:
+      write_due(out, nanos_of(f, v));
+      break;
+    case field_kind::flag:
+      break;
+    case field_kind::place:
+      write_place(out, v);
+      break;
   }
 }
 
 void visit_stack(const stack& where, void* argument) noexcept {
-  auto& c = *static_cast<census*>(argument);
-  fiber_view s;
-  if (!take_view(where, s)) return;
-  if (c.running_on != nullptr && (s.sched != c.running_on || s.state != fiber_state::running)) {
-    return;
-  }
-  ++c.fibers;
-  if (c.shown == fibers_shown_at_most) return;
-  ++c.shown;
+  auto& all = *static_cast<fiber_lines*>(argument);
+  fiber_view v;
+  if (!take_view(where, v) || (all.takes != nullptr && !all.takes(v, *all.of))) return;
+  if (all.found++ >= all.at_most) return;
   const auto object = [&] {
-    if (c.extension != nullptr) c.extension->write_object(*c.out, where, s);
+    if (all.extension != nullptr) all.extension->write_object(all.out, where, v);
   };
-  dump_fiber(*c.out, s, object);
-  if (c.extension != nullptr) c.extension->write_frames(*c.out, where, s);
+  dump_fiber(all.out.text(all.before), v, object);
+  if (all.extension != nullptr) all.extension->write_frames(all.out, where, v);
 }
 
 void dump_fibers(dump_writer& out) noexcept {
-  census c{&out};
+  fiber_lines all{.out = out, .extension = installed_extension.load()};
   out.text("vigil: fibers\n");
-  const slab_hold hold;
-  for_each_stack_in_use(&visit_stack, &c);
-  if (c.fibers > c.shown) out.text("... and ").number(c.fibers - c.shown).text(" more\n");
-  out.number(c.fibers).text(" fibers\n");
-  if (c.extension != nullptr) c.extension->write_limits(out);
+  write_lines(all);
+  out.number(all.found).text(" fibers\n");
+  if (all.extension != nullptr) all.extension->write_limits(out);
 }
 
 void dump_runtime(dump_writer& out, const scheduler& s, bool with_tasks) noexcept {
@@ -120,24 +129,30 @@ bool write_by_extension(dump_writer& out, const scheduler* running_on) noexcept 
 
 constinit atomic<const dump_extension*> installed_extension{nullptr};
 
-void dump_fiber(dump_writer& out, const fiber_view& s, call_ref object) noexcept {
-  out.text(s.task != nullptr ? "task " : "fiber ").number(s.id);
-  if (s.name[0] != '\0') out.text(" (").name(s.name).text(")");
-  out.text(" [");
-  describe_state(out, s, object);
-  if (s.pinned) out.text(", pinned");
-  if (s.stopped) out.text(", stop requested");
-  out.text("] started at ").file(copied_text(s.file).get());
-  if (s.line != 0) out.text(":").number(s.line);
-  if (s.parent != 0) out.text(" by fiber ").number(s.parent);
+void dump_fiber(dump_writer& out, const fiber_view& v, call_ref object) noexcept {
+  out.text(v.task != nullptr ? "task " : "fiber ");
+  for (const fiber_field& f : fiber_fields) {
+    if (is_shown(f, v)) write_value(out.text(f.before), f, v, object);
+  }
   out.text("\n");
 }
 
+void write_lines(fiber_lines& all) noexcept {
+  {
+    const slab_hold hold;
+    for_each_stack_in_use(&visit_stack, &all);
+  }
+  if (all.found > all.at_most) {
+    all.out.text(all.before).text("... and ").number(all.found - all.at_most).text(" more\n");
+  }
+}
+
 void process_dump_rest(dump_writer& out, bool with_fibers) noexcept {
-  handlers_inside.fetch_add(1);
-  if (with_fibers) dump_fibers(out);
-  for_each_running([&](const scheduler& s, runtime_slot&) { dump_runtime(out, s, with_fibers); });
-  handlers_inside.fetch_sub(1);
+  {
+    const handler_scope inside;
+    if (with_fibers) dump_fibers(out);
+    for_each_running([&](const scheduler& s, runtime_slot&) { dump_runtime(out, s, with_fibers); });
+  }
   out.flush();
 }
 
@@ -153,18 +168,6 @@ void process_dump(int descriptor, dump_place place) noexcept {
 }
 
 namespace {
-
-// Calls visit(stack, argument) for each stack in use, as part of a dump that is no
-// handler's.
-template <class Argument>
-void visit_all(void (*visit)(const stack&, void*) noexcept, Argument& argument) noexcept {
-  handlers_inside.fetch_add(1);
-  {
-    const slab_hold hold;
-    for_each_stack_in_use(visit, &argument);
-  }
-  handlers_inside.fetch_sub(1);
-}
 
 struct run_of_worker {
   const worker& on;
@@ -182,16 +185,25 @@ void visit_for_worker(const stack& where, void* argument) noexcept {
 void process_dump_running(int descriptor, const scheduler& s) noexcept {
   dump_writer out(descriptor);
   if (!write_by_extension(out, &s)) {
-    census c{.out = &out, .running_on = &s};
-    visit_all(&visit_stack, c);
+    const handler_scope inside;
+    fiber_lines all{.out = out,
+                    .takes =
+                        [](const fiber_view& v, const scheduler& of) noexcept {
+                          return v.sched == &of && v.state == fiber_state::running;
+                        },
+                    .of = &s,
+                    .extension = installed_extension.load()};
+    write_lines(all);
   }
   out.flush();
 }
 
-bool view_of_running(const worker& w, fiber_view& s) noexcept {
+bool view_of_running(const worker& w, fiber_view& v) noexcept {
   if (current_of(w) == nullptr) return false;
-  run_of_worker r{w, s};
-  visit_all(&visit_for_worker, r);
+  run_of_worker r{w, v};
+  const handler_scope inside;
+  const slab_hold hold;
+  for_each_stack_in_use(&visit_for_worker, &r);
   return r.found;
 }
 

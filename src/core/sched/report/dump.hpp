@@ -15,6 +15,7 @@
 
 namespace VIGIL_DETAIL {
 
+class dump_extension;
 class scheduler;
 class worker;
 
@@ -40,7 +41,7 @@ void process_dump_running(int descriptor, const scheduler& s) noexcept;
 
 // Copies the fiber that w runs at this moment. False if there is none, or another one by
 // now. Not in a signal handler.
-bool view_of_running(const worker& w, fiber_view& s) noexcept;
+bool view_of_running(const worker& w, fiber_view& v) noexcept;
 
 // Writes what keeps each running runtime from its end. Not async-signal-safe: it takes
 // locks.
@@ -48,7 +49,22 @@ void process_list_holders(dump_writer& out) noexcept;
 
 // Writes the line of one fiber or task, with its end. `object` writes which object it
 // waits for, to follow the reason. Async-signal-safe if that is.
-VIGIL_FOR_IO void dump_fiber(dump_writer& out, const fiber_view& s, call_ref object) noexcept;
+VIGIL_FOR_IO void dump_fiber(dump_writer& out, const fiber_view& v, call_ref object) noexcept;
+
+// The lines of those fibers of the process that a filter takes.
+struct fiber_lines {
+  dump_writer& out;
+  const char* before = "";                                                   // of each line
+  bool (*takes)(const fiber_view&, const scheduler& of) noexcept = nullptr;  // nullptr: all
+  const scheduler* of = nullptr;
+  std::size_t at_most = fibers_shown_at_most;
+  const dump_extension* extension = nullptr;  // adds objects and frames
+  std::size_t found = 0;
+};
+
+// Writes them, and how many more there are. Async-signal-safe if the writer is. Caller:
+// has counted itself in handlers_inside.
+void write_lines(fiber_lines& all) noexcept;
 
 // Writes "fiber 12 (name)" for the fiber on this stack, or "" if there is none. Returns
 // the setting that decides how large the stack is. Async-signal-safe.

@@ -72,21 +72,9 @@ bool take_view(const stack& where, fiber_view& s) noexcept {
   copy_block(block, room);
   const auto* const f = reinterpret_cast<const fiber*>(room);
   if (f->magic.load() != fiber::live_magic) return false;
-  static_cast<fiber_identity&>(s) = f->identity;
-  s.name[sizeof s.name - 1] = '\0';
-  s.role = f->role;
-  s.reason = f->present.reason.load();
-  s.object = f->present.object.load();
-  s.ends_with = f->present.ends_with.load();
-  s.since = f->present.since.load();
-  s.until = f->present.until.load();
-  s.pinned = f->pinned != nullptr;
-  s.in_callback = f->callback.timer.load() != nullptr;
-  s.stopped = f->stop_flag.load();
-  s.resumes_at = f->side.resumes_at();
+  s.show(*f);
   // The runtime may have gone while a handle keeps the fiber: its address is only
   // compared.
-  s.sched = f->sched;
   const bool runs_now = f->sched != nullptr && slot_with(f->sched) != nullptr;
   s.now = runs_now ? f->sched->clock.now() : monotonic_now();
   if (runs_now && s.state == fiber_state::running) look_at_run(*f->sched, block, s);
