@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -89,12 +90,15 @@ std::string escaped(const std::string& text) {
 constexpr std::size_t states = std::size_t(detail::fiber_state::ended) + 1;
 constexpr std::size_t reasons = std::size_t(detail::wait_reason::test) + 1;
 
+constexpr std::size_t fields = std::size(detail::fiber_fields);
+
 struct runtime_facts {
   const detail::scheduler* sched;  // only compared
   labels of;
   runtime_stats stats;
   std::array<std::uint64_t, states> by_state{};    // fiber_state
   std::array<std::uint64_t, reasons> by_reason{};  // wait_reason
+  std::array<std::uint64_t, fields> by_flag{};     // fiber_fields; of the others 0
   detail::shown_tasks tasks;                       // their numbers alone
 };
 
@@ -107,6 +111,10 @@ void count_fiber(const detail::stack& where, void* argument) noexcept {
     ++r.by_state[std::min(std::size_t(s.state), states - 1)];
     if (s.state == detail::fiber_state::parked) {
       ++r.by_reason[std::min(std::size_t(s.reason), reasons - 1)];
+    }
+    for (std::size_t i = 0; i < fields; ++i) {
+      const detail::fiber_field& f = detail::fiber_fields[i];
+      if (f.kind == detail::field_kind::flag && detail::is_shown(f, s)) ++r.by_flag[i];
     }
   }
 }
@@ -273,6 +281,14 @@ void write_fibers(exposition& out, const std::vector<runtime_facts>& all) {
     for (std::size_t i = 0; i < reasons; ++i) {
       const char* const reason = to_string(detail::wait_reason(i));
       if (r.by_reason[i] != 0) out.sample("", with(r.of, "reason", reason), r.by_reason[i]);
+    }
+  }
+  out.family("vigil_fiber_flagged", "gauge", "Fibers by what a dump says of them besides.");
+  for (const runtime_facts& r : all) {
+    for (std::size_t i = 0; i < fields; ++i) {
+      const detail::fiber_field& f = detail::fiber_fields[i];
+      if (f.kind == detail::field_kind::flag)
+        out.sample("", with(r.of, "flag", f.key), r.by_flag[i]);
     }
   }
 }

@@ -6,6 +6,7 @@
 #include "core/sched/worker/running_runtimes.hpp"
 #include "core/sched/worker/scheduler.hpp"
 #include "core/timer/timer_service.hpp"
+#include "inspect/fiber_json.hpp"
 #include "inspect/json_text.hpp"
 #include "inspect/task_walk.hpp"
 
@@ -90,13 +91,6 @@ struct due_timer {
   nanos due_in;
   timer_holder timer;
 };
-
-// A fiber's name may have come from a client. The place is a constant of the program.
-json::object fiber_in_short(const fiber_view& s) {
-  json::object o{{"id", s.id}, {"started_at", site_of(copied_text(s.file).get(), s.line)}};
-  if (s.name[0] != '\0') o["name"] = utf8(s.name);
-  return o;
-}
 
 class survey {
  public:
@@ -198,7 +192,7 @@ class survey {
                    {"started_at", site_of(copied_text(k.file).get(), k.line)},
                    {"state", to_string(k.state)},
                    {"count", g.count},
-                   {"oldest", fiber_in_short(g.example)}};
+                   {"oldest", json_of(g.example)}};
     if (k.state == fiber_state::parked) o["waits_for"] = to_string(k.reason);
     if (g.with_age != 0) {
       o["newest_nanoseconds"] = g.newest;
@@ -238,14 +232,7 @@ class survey {
   static json::object worker(const worker_facts& w) {
     json::object o{
         {"index", w.index}, {"thread", w.thread}, {"switches", w.switches}, {"steals", w.steals}};
-    if (w.runs_one) {
-      json::object runs = fiber_in_short(w.one);
-      if (w.one.ran) {
-        runs["at_least_nanoseconds"] = w.one.ran->at_least;
-        runs["at_most_nanoseconds"] = w.one.ran->at_most;
-      }
-      o["runs"] = std::move(runs);
-    }
+    if (w.runs_one) o["runs"] = json_of(w.one);
     return o;
   }
 
@@ -271,7 +258,7 @@ class survey {
       all.push_back({w.due_in,
                      {{"runtime", runtimes_[w.runtime].number},
                       {"due_in_nanoseconds", w.due_in},
-                      {"fiber", fiber_in_short(w.fiber)},
+                      {"fiber", json_of(w.fiber)},
                       {"waits_for", to_string(w.fiber.reason)}}});
     }
     for (const due_timer& t : timers_) {

@@ -1,6 +1,7 @@
 #include "core/base/foreign_memory.hpp"
 #include "core/sched/worker/running_runtimes.hpp"
 #include "core/sched/worker/scheduler.hpp"
+#include "inspect/fiber_json.hpp"
 #include "inspect/json_text.hpp"
 #include "inspect/report.hpp"
 #include "inspect/symbols.hpp"
@@ -112,38 +113,21 @@ void add_awaited(json::object& to, const awaited_object& o, bool with_addresses)
   if (o.ends_with_context) to["context"] = made_at(o.context, with_addresses);
 }
 
-json::object wait_of(const fiber_view& s, const awaited_object& awaited, bool with_addresses) {
-  json::object o{{"reason", to_string(s.reason)}};
-  if (s.since != 0) o["nanoseconds"] = s.now > s.since ? s.now - s.since : 0;
-  if (s.until != never) o["due_in_nanoseconds"] = s.until - s.now;
-  add_awaited(o, awaited, with_addresses);
+json::object json_of(const fiber_view& v, const awaited_object& awaited, bool with_addresses) {
+  json::object o = json_of(v);
+  if (v.is_parked()) add_awaited(o["waits_for"].as_object(), awaited, with_addresses);
   return o;
 }
 
 json::object task_of(const reported_task& t, bool with_addresses) {
-  const fiber_view& s = t.shown;
-  json::object o{{"id", s.id},
-                 {"runtime", t.runtime},
-                 {"state", to_string(s.state)},
-                 {"started_at", site_of(copied_text(s.file).get(), s.line)}};
-  if (s.stopped) o["stop_requested"] = true;
-  if (s.state == fiber_state::parked) o["waits_for"] = wait_of(s, t.awaited, with_addresses);
+  json::object o = json_of(t.shown, t.awaited, with_addresses);
+  o["runtime"] = t.runtime;
   return o;
 }
 
 json::object fiber_of(const reported_fiber& f, std::size_t stack, bool with_addresses) {
-  const fiber_view& s = f.shown;
-  json::object o{{"id", s.id},
-                 {"name", utf8(s.name)},
-                 {"state", s.moved_on ? "has moved on" : to_string(s.state)},
-                 {"started_at", site_of(copied_text(s.file).get(), s.line)},
-                 {"stack", stack}};
-  if (s.parent != 0) o["parent"] = s.parent;
-  if (s.pinned) o["pinned"] = true;
-  if (s.stopped) o["stop_requested"] = true;
-  if (s.state == fiber_state::parked && !s.moved_on) {
-    o["waits_for"] = wait_of(s, f.awaited, with_addresses);
-  }
+  json::object o = json_of(f.shown, f.awaited, with_addresses);
+  o["stack"] = stack;
   return o;
 }
 

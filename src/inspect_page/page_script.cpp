@@ -38,6 +38,12 @@ const place = (site) => !site ? '' : site.line ? site.file + ':' + site.line : s
 const shortPlace = (site) => place(site).split('/').slice(-2).join('/');
 const placeCell = (site) => [shortPlace(site), 'place', place(site)];
 const fiber = (f) => 'fiber ' + f.id + (f.name ? ' (' + f.name + ')' : '');
+// A fiber or task with all its fields, a line for each, however many there are.
+const shown = (key, value) => key.endsWith('nanoseconds') ? duration(value) :
+    value.file !== undefined ? place(value) : value.toString();
+const fields = (all, before = '') => Object.entries(all).map(([key, value]) =>
+    value instanceof Object && value.file === undefined ? fields(value, before + key + ' ') :
+    before + key.replaceAll('_', ' ') + ': ' + shown(key, value)).join('\n');
 const colour = (text) => {
   let h = 0;
   for (const c of text) h = (h * 31 + c.codePointAt(0)) % 360;
@@ -60,7 +66,7 @@ const showGroups = (id, all, name) => {
   rows($(id), all.groups.map((g) => [
     [g.count, 'number'], [g.state], [g.waits_for || ''], placeCell(g.started_at),
     [duration(g.oldest_nanoseconds), 'number'], [duration(g.mean_nanoseconds), 'number'],
-    [duration(g.newest_nanoseconds), 'number'], [name(g.oldest)]]));
+    [duration(g.newest_nanoseconds), 'number'], [name(g.oldest), '', fields(g.oldest)]]));
   $('more-' + id).textContent =
       all.more_groups ? 'and ' + all.more_groups + ' smaller groups' : '';
 };
@@ -119,7 +125,7 @@ const showWorkers = (runtimes, seconds) => {
       if (s.history.length > columns) s.history.shift();
       s.label.textContent = 'worker ' + w.index;
       s.now.textContent = (w.runs ? fiber(w.runs) + ' ' + shortPlace(w.runs.started_at) + ' for ' +
-          duration(w.runs.at_least_nanoseconds) + ' or more' : 'idle') + ', ' +
+          duration(w.runs.ran?.at_least_nanoseconds) + ' or more' : 'idle') + ', ' +
           Math.round(rate) + ' switches/s';
       drawStrip(s);
       all.push(s.line);
