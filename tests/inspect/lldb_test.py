@@ -8,36 +8,17 @@ each function of their stacks, in a process that lldb started and in the kernel'
 Exit status: 77 if LLDB is "none", has no Python, or cannot run FIVE_LINES, a program
 without vigil. (The script calls no function, so it writes no registers.)
 """
-import os
 import re
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 sys.dont_write_bytecode = True
 from waits import (check, check_stacks, expected_functions, expected_tasks,  # noqa: E402
-                   kernel_core, need_debugger, reason_in, summary, tasks_of)
+                   kernel_core, lldb_with_python, need_debugger, reason_in, summary, tasks_of)
 
 ROOT, PROGRAM, LLDB = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve(), sys.argv[3]
 SCRIPT = ROOT / "tools" / "gdb" / "vigil_lldb.py"
-
-
-def environments():
-    """lldb looks for its modules beside the python3 of PATH, and Debian's lldb 14 in a
-    folder that is not there."""
-    own = {**os.environ, "PATH": f"{Path(LLDB).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
-    yield own
-    for folder in Path(LLDB).resolve().parent.parent.glob("lib/python3*/dist-packages"):
-        yield {**own, "PYTHONPATH": str(folder)}
-
-
-def lldb(environment, *commands):
-    call = [LLDB, "--no-lldbinit", "--batch"]
-    for command in commands:
-        call += ["-o", command]
-    return subprocess.run(call, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          stdin=subprocess.DEVNULL, env=environment, check=False).stdout
 
 
 def stacks_of(text):
@@ -67,24 +48,23 @@ def check_look(way, text, wanted):
 def main():
     need_debugger("lldb", LLDB)
     script = f"command script import {SCRIPT}"
-    with_python = next((e for e in environments() if "VIGIL IS 7" in lldb(
-        e, "script print('VIGIL IS', 3 + 4)")), None)
-    if with_python is None:
+    lldb = lldb_with_python(LLDB)
+    if lldb is None:
         print("skipped: lldb has no Python here")
         return 77
-    text = lldb(with_python, f"target create {Path(sys.argv[5]).resolve()}",
+    text = lldb(f"target create {Path(sys.argv[5]).resolve()}",
                 "breakpoint set --name answer", "run")
     if "stop reason = breakpoint" not in text:
         print(f"skipped: lldb may not control a process here: {reason_in(text)}")
         return 77
     wanted = expected_functions(PROGRAM)
     look = ["vigil fibers", *(f"vigil fiber {n}" for n in range(4, 14))]
-    text = lldb(with_python, script, f"target create {PROGRAM}", "breakpoint set --name all_wait",
+    text = lldb(script, f"target create {PROGRAM}", "breakpoint set --name all_wait",
                 "run go", *look, "frame select 1", "vigil fiber 3", "vigil fiber 99")
     check_look("live", text, wanted)
     check("live: fiber 3 says why it has no frames", "It has no frames of its own" in text, text)
     check("live: fiber 99 is not there", "There is no fiber 99." in text, text)
-    text = lldb(with_python, script, f"target create {PROGRAM}", "breakpoint set --name all_wait",
+    text = lldb(script, f"target create {PROGRAM}", "breakpoint set --name all_wait",
                 "run go", "vigil fiber 6", "continue")
     check("live: with a fiber selected the process goes on, and ends well",
           "exited with status = 0" in text, text)
@@ -94,9 +74,9 @@ def main():
             print("skipped: the kernel leaves no core in the program's folder here "
                   "(kernel.core_pattern, ulimit -c)")
         else:
-            text = lldb(with_python, script, f"target create {PROGRAM} --core {core}", *look)
+            text = lldb(script, f"target create {PROGRAM} --core {core}", *look)
             check_look("core", text, wanted)
-    text = lldb(with_python, f"command script import {SCRIPT}",
+    text = lldb(f"command script import {SCRIPT}",
                 f"target create {Path(sys.argv[4]).resolve()}",
                 "breakpoint set --name all_wait", "run go", "vigil tasks")
     tasks = expected_tasks(text)
@@ -109,7 +89,7 @@ def main():
         check(f"tasks: task {number} [{state}]: {' <- '.join(functions)}",
               line.startswith(f"task {number} [{state}] started at ") and found == functions, text)
     if len(sys.argv) > 7:
-        text = lldb(with_python, f"command script import {SCRIPT}",
+        text = lldb(f"command script import {SCRIPT}",
                     f"target create {Path(sys.argv[7]).resolve()}",
                     "breakpoint set --name all_wait", "run", "vigil fibers")
         numbers = dict(re.findall(r"^(\w+): (?:socket|descriptor) (\d+)", text, re.M))

@@ -5,6 +5,7 @@ import re
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 results = {True: 0, False: 0}
 
@@ -20,6 +21,26 @@ def need_debugger(name, path):
     if path == "none":
         print(f"skipped: {name} is not installed")
         sys.exit(77)
+
+
+def lldb_with_python(path):
+    """A function that runs lldb with these commands and returns what it printed; None: this
+    lldb has no Python."""
+    def run(environment, *commands):
+        call = [path, "--no-lldbinit", "--batch"]
+        for command in commands:
+            call += ["-o", command]
+        return subprocess.run(call, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              stdin=subprocess.DEVNULL, env=environment, check=False).stdout
+
+    # lldb looks for its modules beside the python3 of PATH, and Debian's lldb 14 in a
+    # folder that is not there.
+    own = {**os.environ, "PATH": f"{Path(path).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+    folders = Path(path).resolve().parent.parent.glob("lib/python3*/dist-packages")
+    for environment in (own, *({**own, "PYTHONPATH": str(folder)} for folder in folders)):
+        if "VIGIL IS 7" in run(environment, "script print('VIGIL IS', 3 + 4)"):
+            return lambda *commands: run(environment, *commands)  # noqa: B023: it returns
+    return None
 
 
 def reason_in(said):

@@ -29,7 +29,7 @@ import gdb
 import gdb.unwinder
 
 NAMESPACE = "_ZN5vigil2v06detail"
-FORMAT = "vigil debug layout 1"
+FORMAT = "vigil debug layout 2"
 
 
 # --- reading the program
@@ -86,6 +86,21 @@ def coroutine_name(resume):
     return re.sub(r" \[clone \.\w+\]$|\.(resume|actor)$", "", name)
 
 
+class Field:
+    """A field of a fiber, as fiber_view.hpp shows it."""
+
+    def __init__(self, kind, offset, size, key, before):
+        self.kind, self.key, self.before = kind, key, before
+        self.offset, self.size = int(offset), int(size)
+
+    def raw(self, block):
+        """A number; of a name its bytes."""
+        found = block[self.offset:self.offset + self.size]
+        if self.kind == "name":
+            return found.split(b"\0")[0]
+        return int.from_bytes(found, "little", signed=self.kind in ("age", "due"))
+
+
 class Layout:
     """The offsets, sizes, constants and names that the program's text tells."""
 
@@ -101,27 +116,33 @@ class Layout:
                                "take the script of the program's version of vigil.")
         self.names = {}
         self.numbers = {}
+        self.fields = []
         for key, _, value in (line.partition("=") for line in lines[1:]):
             kind, _, rest = key.partition(".")
             if kind in ("fiber_state", "wait_reason", "timer_kind"):
                 self.names[kind, int(rest)] = value
+            elif kind == "fiber_field":
+                self.fields.append(Field(*value.split("\t")))
             else:
                 self.numbers[key] = int(value)
 
     def __call__(self, key):
+        if key not in self.numbers:
+            raise gdb.GdbError(f"The program does not say where '{key}' is: take the script of "
+                               "the program's version of vigil.")
         return self.numbers[key]
 
     def value(self, key):
-        return self.numbers["value." + key]
+        return self("value." + key)
 
     def size(self, key):
-        return self.numbers["sizeof." + key]
+        return self("sizeof." + key)
 
     def name(self, kind, number):
         return self.names.get((kind, number), "?")
 
     def field(self, object_at, key, size=8, signed=False):
-        return number_at(object_at + self.numbers[key], size, signed)
+        return number_at(object_at + self(key), size, signed)
 
 
 # --- texts, as the library's dump writes them
@@ -228,50 +249,99 @@ class Runtime:
                         layout.field(w, "worker.kernel_thread", 4) for w in workers}
 
 
-class Fiber:
+class Shown:
+    """A fiber or a task: its line has the fields of fiber_view.hpp that it has. A kind that
+    this script does not know is left out."""
+
+    def __init__(self, program, runtime, at, raw):
+        self.program, self.runtime, self.at, self.raw = program, runtime, at, raw
+
+    def waits_for(self, *reasons):
+        return self.is_in("parked") and self.program.is_one_of(self.raw["reason"], *reasons)
+
+    @property
+    def title(self):
+        name = written(self.raw.get("name", b"").decode(errors="surrogateescape"))
+        return (f"{self.kind} {self.program.number_in(self.runtime, self.raw['id'])}"
+                + (f" ({name})" if name else ""))
+
+    def due_in(self, until):
+        left = until - self.now
+        return f"in {seconds(left)}" if left >= 0 else f"{seconds(-left)} ago"
+
+    def text_of(self, field):
+        """What follows the words before it; None: the field is not shown."""
+        raw, program = self.raw.get(field.key), self.program
+        is_parked = self.is_in("parked")
+        if field.kind == "state":
+            return self.state_word()
+        if raw is None or field.key in ("id", "name"):  # they are the title
+            return None
+        if field.kind == "reason":
+            return is_parked and (program.layout.name("wait_reason", raw)
+                                  + program.object_text(self)) or None
+        if field.kind == "age":
+            is_known = is_parked and raw != 0 and self.now is not None
+            return seconds(max(0, self.now - raw)) if is_known else None
+        if field.kind == "due":
+            is_known = raw != program.layout.value("never") and self.now is not None
+            return self.due_in(raw) if is_parked and is_known else None
+        if field.kind == "flag":
+            return "" if raw else None
+        if field.kind == "place":
+            return place(written(text_at(raw)), self.line)
+        if field.kind == "id":
+            return program.number_in(self.runtime, raw) if raw else None
+        return None
+
+    def line_text(self):
+        text = self.title
+        for field in self.program.layout.fields:
+            if (value := self.text_of(field)) is not None:
+                text += field.before + value
+            elif field.kind == "run":
+                text += self.run_text()
+        return text
+
+
+class Fiber(Shown):
+    kind = "fiber"
+
     def __init__(self, program, block_at, bottom, top):
         layout = program.layout
         block = read(block_at, layout.value("block_places::room"))
 
-        def word(key, size=8, signed=False):
+        def word(key, size=8):
             at = layout("fiber_core." + key)
-            return int.from_bytes(block[at:at + size], "little", signed=signed)
+            return int.from_bytes(block[at:at + size], "little")
 
-        self.program, self.at, self.bottom, self.top = program, block_at, bottom, top
+        self.bottom, self.top = bottom, top
         self.is_there = word("magic") == layout.value("fiber_core::live_magic")
         if not self.is_there:
             return
-        self.id, self.parent = word("identity.id"), word("identity.parent")
-        self.state, self.role = word("state", 1), word("role", 1)
+        raw = {f.key: f.raw(block) for f in layout.fields if f.size}
+        self.id, self.state, self.line = raw["id"], word("state", 1), word("identity.line", 4)
         self.has_run, self.resumes_at = word("has_run", 1), word("side.resume_at_")
-        self.reason, self.object = word("present.reason", 1), word("present.object")
-        self.ends_with = word("present.ends_with")
-        self.since = word("present.since", signed=True)
-        self.until = word("present.until", signed=True)
-        self.pinned, self.stopped = word("pinned") != 0, word("stop_flag", 1) != 0
-        self.sched = word("sched")
-        self.file, self.line = word("identity.file"), word("identity.line", 4)
-        at = layout("fiber_core.identity.name")
-        name = block[at:at + layout.value("fiber_identity::name_room")].split(b"\0")[0]
-        self.name = written(name.decode(errors="surrogateescape"))
+        self.object, self.ends_with = word("present.object"), word("present.ends_with")
+        super().__init__(program, program.runtimes.get(word("sched")), block_at, raw)
 
     @property
-    def runtime(self):
-        return self.program.runtimes.get(self.sched)
+    def now(self):
+        return self.runtime.now if self.runtime else real_now()
 
     @property
     def number(self):
         return self.program.number_in(self.runtime, self.id)
 
-    @property
-    def title(self):
-        return f"fiber {self.number}" + (f" ({self.name})" if self.name else "")
-
     def is_in(self, state):
         return self.state == self.program.layout.value("fiber_state::" + state)
 
-    def waits_for(self, *reasons):
-        return self.is_in("parked") and self.program.is_one_of(self.reason, *reasons)
+    def state_word(self):
+        return self.program.layout.name("fiber_state", self.state)
+
+    def run_text(self):
+        thread = self.thread()
+        return f" on thread {thread.num} (LWP {thread.ptid[1]})" if thread else ""
 
     def thread(self):
         """The thread that runs it, or None."""
@@ -301,83 +371,35 @@ class Fiber:
         saved["rsp"] = self.resumes_at + layout.size("left_frame")
         return saved
 
-    def state_text(self):
-        layout = self.program.layout
-        text = layout.name("fiber_state", self.state)
-        if self.is_in("running"):
-            thread = self.thread()
-            return text + (f" on thread {thread.num} (LWP {thread.ptid[1]})" if thread else "")
-        if not self.is_in("parked"):
-            return text
-        text += ": " + layout.name("wait_reason", self.reason) + self.program.object_text(self)
-        now = self.runtime.now if self.runtime else real_now()
-        if now is None:
-            return text
-        is_users = self.role in (layout.value("fiber_role::user"), layout.value("fiber_role::main"))
-        if is_users and self.since:
-            text += f", for {seconds(max(0, now - self.since))}"
-        if self.until != layout.value("never"):
-            late = now - self.until
-            text += f", due {seconds(late)} ago" if late > 0 else f", due in {seconds(-late)}"
-        return text
 
-    def line_text(self):
-        text = f"{self.title} [{self.state_text()}"
-        text += ", pinned" if self.pinned else ""
-        text += ", stop requested" if self.stopped else ""
-        text += f"] started at {place(text_at(self.file), self.line)}"
-        if self.parent:
-            text += f" by fiber {self.program.number_in(self.runtime, self.parent)}"
-        return text
-
-
-class Task:
-    """For Program.object_text() it is a fiber."""
-    ends_with = 0
+class Task(Shown):
+    kind, ends_with = "task", 0
 
     def __init__(self, program, runtime, at):
         layout = program.layout
-        self.program, self.runtime, self.at = program, runtime, at
 
         def word(key, size=8, signed=False):
             return layout.field(at, "task_core." + key, size, signed)
 
-        self.id, self.park = word("id"), word("park", 1)
-        self.reason, self.object = word("reason", 1), word("object")
-        self.since = word("since", signed=True)
-        self.next, self.outermost = word("next"), word("outermost")
-        self.stopped = word("stop_flag", 1) != 0
         made_at = at + layout("task_core.made_at")
-        self.file = written(text_at(layout.field(made_at, "birth.file")))
         bits = layout.value("birth::line_bits")
         self.line = layout.field(made_at, "birth.line_and_name", 4) & (1 << bits) - 1
-
-    @property
-    def title(self):
-        return f"task {self.program.number_in(self.runtime, self.id)}"
+        self.park, self.object, self.now = word("park", 1), word("object"), runtime.now
+        self.next, self.outermost = word("next"), word("outermost")
+        super().__init__(program, runtime, at, {
+            "id": word("id"), "reason": word("reason", 1), "nanoseconds": word("since", signed=True),
+            "stop_requested": word("stop_flag", 1), "started_at": layout.field(made_at, "birth.file")})
 
     def is_in(self, state):
         word = {"parked": "suspended", "running": "running"}[state]
         return self.park == self.program.layout.value("task_core::park_word::" + word)
 
-    def waits_for(self, *reasons):
-        return self.is_in("parked") and self.program.is_one_of(self.reason, *reasons)
+    def state_word(self):
+        return next((word for word in ("parked", "running") if self.is_in(word)), "runnable")
 
-    def state_text(self):
-        if self.is_in("running"):
-            fiber = self.program.runner_of(self)
-            return f"running on {fiber.title}" if fiber else "running"
-        if not self.is_in("parked"):
-            return "runnable"
-        text = "parked: " + self.program.layout.name("wait_reason", self.reason)
-        text += self.program.object_text(self)
-        if self.runtime.now is not None:
-            text += f", for {seconds(max(0, self.runtime.now - self.since))}"
-        return text
-
-    def line_text(self):
-        stop = ", stop requested" if self.stopped else ""
-        return f"{self.title} [{self.state_text()}{stop}] started at {place(self.file, self.line)}"
+    def run_text(self):
+        fiber = self.program.runner_of(self) if self.is_in("running") else None
+        return f" on {fiber.title}" if fiber else ""
 
     def functions(self):
         """Those of its coroutines, the innermost first; none of a task that runs."""
@@ -543,7 +565,7 @@ class Program:
             return " of " + descriptor_text(fiber.object >> 1)
         if fiber.waits_for("blocking"):
             return call_text(self.layout.field(fiber.object, "side_call.thread", 4, signed=True))
-        return self.wait_text(fiber, fiber.reason, fiber.object)
+        return self.wait_text(fiber, fiber.raw["reason"], fiber.object)
 
     def case_text(self, fiber, reason, at):
         name = ("send" if self.is_one_of(reason, "send") else
@@ -588,7 +610,7 @@ class Program:
         if not fiber.object:
             return []
         if not fiber.waits_for("select"):
-            return [(fiber.reason, fiber.object)]
+            return [(fiber.raw["reason"], fiber.object)]
         found = []
         cases = layout.field(fiber.object, "shown_select.cases")
         for i in range(layout.field(fiber.object, "shown_select.count")):

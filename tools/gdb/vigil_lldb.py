@@ -1,6 +1,7 @@
 """lldb commands for programs that use vigil: `command script import vigil_lldb.py`
 
-  vigil fibers      every fiber: its state, the kind of its wait, where it was started
+  vigil fibers      every fiber: its state, the kind of its wait, how long it has lasted,
+                    where it was started
   vigil fiber N     the backtrace of fiber N, which is the selected thread from then on
   vigil tasks       every task: as fibers, and the functions of its coroutines
 
@@ -12,11 +13,12 @@ is changed. The text `vigil_debug_layout` in the program says where everything i
 """
 import re
 import struct
+import time
 
 import lldb
 
 NAMESPACE = "_ZN5vigil2v06detail"
-FORMAT = "vigil debug layout 1"
+FORMAT = "vigil debug layout 2"
 FIRST_THREAD = 0x7669_0000_0000_0000  # the numbers of threads that stand for fibers
 REGISTERS = ("rax", "rbx", "rcx", "rdx", "rdi", "rsi", "rbp", "rsp", "r8", "r9", "r10", "r11",
              "r12", "r13", "r14", "r15", "rip")
@@ -32,7 +34,7 @@ class NoFibers(Exception):
 class Program:
     def __init__(self, process):
         self.process, self.target = process, process.GetTarget()
-        self.numbers, self.names = {}, {}
+        self.numbers, self.names, self.fields = {}, {}, []
         at = self.address_of("vigil_debug_layout")
         if at is None:
             raise NoFibers("The program has no symbol vigil_debug_layout: it does not use vigil, "
@@ -44,8 +46,11 @@ class Program:
             kind, _, rest = key.partition(".")
             if kind in ("fiber_state", "wait_reason", "timer_kind"):
                 self.names[kind, int(rest)] = value
+            elif kind == "fiber_field":
+                self.fields.append(Field(*value.split("\t")))
             else:
                 self.numbers[key] = int(value)
+        self.runtimes = list(self.find_runtimes())
 
     def address_of(self, symbol):
         for context in self.target.FindSymbols(symbol):
@@ -77,11 +82,20 @@ class Program:
             address += step
         return found.split(b"\0")[0].decode(errors="replace")
 
+    def offset(self, key):
+        if key not in self.numbers:
+            raise NoFibers(f"The program does not say where '{key}' is: take the script of the "
+                           "program's version of vigil.")
+        return self.numbers[key]
+
     def field(self, at, key, size=8):
-        return self.number_at(at + self.numbers[key], size)
+        return self.number_at(at + self.offset(key), size)
 
     def value(self, key):
-        return self.numbers["value." + key]
+        return self.offset("value." + key)
+
+    def size(self, key):
+        return self.offset("sizeof." + key)
 
     def stacks(self):
         """(bottom, top) of each stack in use: the walk of slab_table.cpp."""
@@ -90,14 +104,14 @@ class Program:
             raise NoFibers("The program has no symbol vigil::detail::slabs.")
         guard = self.value("stack_guard_size")
         for c in range(self.field(table, "slab_table.chunk_count", 4)):
-            chunk = self.number_at(table + self.numbers["slab_table.chunks"] + 8 * c)
+            chunk = self.number_at(table + self.offset("slab_table.chunks") + 8 * c)
             for s in range(self.value("chunk_slabs")):
-                slab = chunk + self.numbers["chunk.slabs"] + s * self.numbers["sizeof.slab"]
+                slab = chunk + self.offset("chunk.slabs") + s * self.size("slab")
                 if self.field(slab, "slab.state", 4) == self.value("slab_state::vacant"):
                     continue
                 base = self.field(slab, "slab.base")
                 size = self.value("min_stack_size") << self.field(slab, "slab.size_class", 1)
-                used = self.read(slab + self.numbers["slab.in_use"],
+                used = self.read(slab + self.offset("slab.in_use"),
                                  self.field(slab, "slab.count", 1))
                 for i, is_used in enumerate(used):
                     bottom = base + i * (size + guard) + guard
@@ -120,20 +134,33 @@ class Program:
                 continue
         return sorted(found, key=lambda f: (f.sched, f.id))
 
+    def find_runtimes(self):
+        """The address of the scheduler of each runtime that runs."""
+        block = self.address_of(NAMESPACE + "11first_slotsE")
+        while block:
+            for at in range(0, self.size("slot_block::slots"), self.size("runtime_slot")):
+                slot = block + self.offset("slot_block.slots") + at
+                if running := self.field(slot, "runtime_slot.running"):
+                    yield running
+            block = self.field(block, "slot_block.next")
+
+    def now(self, runtime):
+        """The time on the runtime's clock; None: that of a core, or of another machine."""
+        if runtime in self.runtimes and self.field(runtime, "scheduler.clock.virtual_", 1):
+            return self.field(runtime, "scheduler.clock.virtual_now_")
+        is_here = (self.process.GetPluginName() != "elf-core"
+                   and self.target.GetPlatform().GetName() == "host")
+        return time.clock_gettime_ns(time.CLOCK_MONOTONIC) if is_here else None
+
     def tasks(self):
         """Those of each runtime."""
-        found, block = [], self.address_of(NAMESPACE + "11first_slotsE")
-        while block:
-            for at in range(0, self.numbers["sizeof.slot_block::slots"],
-                            self.numbers["sizeof.runtime_slot"]):
-                slot = block + self.numbers["slot_block.slots"] + at
-                runtime = self.field(slot, "runtime_slot.running")
-                part = runtime and self.field(runtime, "scheduler.parts_above.all_[0]")
-                task = part and self.field(part, "task_service.all_.first_")
-                while task:
-                    found.append(Task(self, task))
-                    task = self.field(task, "task_core.among_all.after")
-            block = self.field(block, "slot_block.next")
+        found = []
+        for runtime in self.runtimes:
+            part = self.field(runtime, "scheduler.parts_above.all_[0]")
+            task = part and self.field(part, "task_service.all_.first_")
+            while task:
+                found.append(Task(self, runtime, task))
+                task = self.field(task, "task_core.among_all.after")
         return found
 
     def coroutine_name(self, frame):
@@ -153,37 +180,97 @@ class Program:
         return re.sub(r" [(\[](clone )?\.\w+[)\]]$|\.(resume|actor)$", "", name)
 
 
-class Fiber:
+class Field:
+    """A field of a fiber, as fiber_view.hpp shows it."""
+
+    def __init__(self, kind, offset, size, key, before):
+        self.kind, self.key, self.before = kind, key, before
+        self.offset, self.size = int(offset), int(size)
+
+    def raw(self, block):
+        """A number; of a name its bytes."""
+        found = block[self.offset:self.offset + self.size]
+        if self.kind == "name":
+            return found.split(b"\0")[0]
+        return int.from_bytes(found, "little", signed=self.kind in ("age", "due"))
+
+
+def seconds(nanos):
+    return f"{nanos // 1_000_000_000}.{nanos // 1_000_000 % 1000:03} s"
+
+
+class Shown:
+    """A fiber or a task: its line has the fields of fiber_view.hpp that it has. A kind that
+    this script does not know is left out."""
+    object = 0
+
+    def __init__(self, program, raw, now):
+        self.program, self.raw, self.now = program, raw, now
+        self.id = raw["id"]
+
+    @property
+    def title(self):
+        name = self.raw.get("name", b"").decode(errors="replace")
+        name = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in name)
+        return f"{self.kind} {self.id}" + (f" ({name})" if name else "")
+
+    def reason_text(self):
+        program, reason = self.program, self.raw["reason"]
+        text = program.names.get(("wait_reason", reason), "?")
+        if reason == program.value("wait_reason::io") and self.object & 1:
+            text += f" of descriptor {self.object >> 1}"
+        return text
+
+    def text_of(self, field):
+        """What follows the words before it; None: the field is not shown."""
+        raw, is_parked = self.raw.get(field.key), self.state_word() == "parked"
+        if field.kind == "state":
+            return self.state_word()
+        if raw is None or field.key in ("id", "name"):  # they are the title
+            return None
+        if field.kind == "reason":
+            return self.reason_text() if is_parked else None
+        if field.kind == "age":
+            is_known = is_parked and raw != 0 and self.now is not None
+            return seconds(max(0, self.now - raw)) if is_known else None
+        if field.kind == "due":
+            if not is_parked or raw == self.program.value("never") or self.now is None:
+                return None
+            left = raw - self.now
+            return f"in {seconds(left)}" if left >= 0 else f"{seconds(-left)} ago"
+        if field.kind == "flag":
+            return "" if raw else None
+        if field.kind == "place":
+            return self.program.text_at(raw) + (f":{self.line}" if self.line else "")
+        if field.kind == "id":
+            return str(raw) if raw else None
+        return None
+
+    def line_text(self):
+        text = self.title
+        for field in self.program.fields:
+            if (value := self.text_of(field)) is not None:
+                text += field.before + value
+        return text
+
+
+class Fiber(Shown):
+    kind = "fiber"
+
     def __init__(self, program, at, bottom):
         def word(key, size=8):
             return program.field(at, "fiber_core." + key, size)
 
-        self.program, self.at, self.bottom = program, at, bottom
-        self.id, self.parent = word("identity.id"), word("identity.parent")
-        self.state, self.reason = word("state", 1), word("present.reason", 1)
-        self.object = word("present.object")
+        self.at, self.bottom = at, bottom
+        block = program.read(at, program.value("block_places::room"))
+        self.state, self.line = word("state", 1), word("identity.line", 4)
+        self.object, self.sched = word("present.object"), word("sched")
         self.has_run, self.resumes_at = word("has_run", 1), word("side.resume_at_")
-        self.sched = word("sched")
-        self.place = program.text_at(word("identity.file"))
-        line = word("identity.line", 4)
-        self.place += f":{line}" if line else ""
-        name = program.text_at(at + program.numbers["fiber_core.identity.name"],
-                               program.value("fiber_identity::name_room"))
-        self.name = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in name)
+        super().__init__(program, {f.key: f.raw(block) for f in program.fields if f.size},
+                         program.now(self.sched))
 
-    @property
-    def title(self):
-        return f"fiber {self.id}" + (f" ({self.name})" if self.name else "")
-
-    def line_text(self):
-        program = self.program
-        text = program.names.get(("fiber_state", self.state), "?")
-        if self.state == program.value("fiber_state::parked"):
-            text += ": " + program.names.get(("wait_reason", self.reason), "?")
-            if self.reason == program.value("wait_reason::io") and self.object & 1:
-                text += f" of descriptor {self.object >> 1}"
-        text = f"{self.title} [{text}] started at {self.place}"
-        return text + (f" by fiber {self.parent}" if self.parent else "")
+    def state_word(self):
+        return self.program.names.get(("fiber_state", self.state), "?")
 
     def has_frames(self):
         program = self.program
@@ -196,32 +283,32 @@ class Fiber:
         program, at = self.program, self.resumes_at
         saved = {r: program.field(at, "left_frame." + r) for r in SAVED}
         saved["rip"] = program.field(at, "left_frame.goes_on")
-        saved["rsp"] = at + program.numbers["sizeof.left_frame"]
+        saved["rsp"] = at + program.size("left_frame")
         return saved
 
 
-class Task:
-    def __init__(self, program, at):
+class Task(Shown):
+    kind = "task"
+
+    def __init__(self, program, runtime, at):
         def word(key, size=8):
             return program.field(at, "task_core." + key, size)
 
-        self.program, self.at, self.id = program, at, word("id")
-        self.park, self.reason = word("park", 1), word("reason", 1)
+        self.at, self.park = at, word("park", 1)
         self.next, self.outermost = word("next"), word("outermost")
-        made_at = at + program.numbers["task_core.made_at"]
-        line = program.field(made_at, "birth.line_and_name", 4)
-        line &= (1 << program.value("birth::line_bits")) - 1
-        self.place = program.text_at(program.field(made_at, "birth.file"))
-        self.place += f":{line}" if line else ""
+        made_at = at + program.offset("task_core.made_at")
+        self.line = program.field(made_at, "birth.line_and_name", 4)
+        self.line &= (1 << program.value("birth::line_bits")) - 1
+        super().__init__(program, {
+            "id": word("id"), "reason": word("reason", 1), "nanoseconds": word("since"),
+            "stop_requested": word("stop_flag", 1),
+            "started_at": program.field(made_at, "birth.file")}, program.now(runtime))
 
-    def line_text(self):
-        program = self.program
-        text = "runnable"
-        if self.park == program.value("task_core::park_word::running"):
-            text = "running"
-        elif self.park == program.value("task_core::park_word::suspended"):
-            text = "parked: " + program.names.get(("wait_reason", self.reason), "?")
-        return f"task {self.id} [{text}] started at {self.place}"
+    def state_word(self):
+        for word, shown in (("running", "running"), ("suspended", "parked")):
+            if self.park == self.program.value("task_core::park_word::" + word):
+                return shown
+        return "runnable"
 
     def functions(self):
         """Those of its coroutines, the innermost first; none of a task that runs."""

@@ -3,6 +3,7 @@
 #include "core/chan/selecting.hpp"
 #include "core/machine/left_frame.hpp"
 #include "core/machine/slab_table.hpp"
+#include "core/sched/report/fiber_view.hpp"
 #include "core/sched/wait/case_table.hpp"
 #include "core/sched/worker/running_runtimes.hpp"
 #include "core/sched/worker/scheduler.hpp"
@@ -42,9 +43,10 @@ struct debug_layout {
   constexpr explicit debug_layout(char* out) noexcept : out_(out) {}
 
   constexpr std::size_t write_all() {
-    text("vigil debug layout 1\n");
+    text("vigil debug layout 2\n");
     machine();
     fibers();
+    fields();
     runtimes();
     timers();
     channels();
@@ -126,26 +128,14 @@ struct debug_layout {
     VIGIL_OFFSET(fiber_core, side.resume_at_);
     VIGIL_OFFSET(fiber_core, has_run);
     VIGIL_OFFSET(fiber_core, state);
-    VIGIL_OFFSET(fiber_core, role);
-    VIGIL_OFFSET(fiber_core, pinned);
     VIGIL_OFFSET(fiber_core, present.reason);
     VIGIL_OFFSET(fiber_core, present.object);
     VIGIL_OFFSET(fiber_core, present.ends_with);
-    VIGIL_OFFSET(fiber_core, present.since);
-    VIGIL_OFFSET(fiber_core, present.until);
-    VIGIL_OFFSET(fiber_core, stop_flag);
     VIGIL_OFFSET(fiber_core, sched);
-    VIGIL_OFFSET(fiber_core, identity.id);
-    VIGIL_OFFSET(fiber_core, identity.parent);
-    VIGIL_OFFSET(fiber_core, identity.file);
     VIGIL_OFFSET(fiber_core, identity.line);
-    VIGIL_OFFSET(fiber_core, identity.name);
-    VIGIL_VALUE(fiber_identity::name_room);
     VIGIL_VALUE(fiber_state::running);
     VIGIL_VALUE(fiber_state::parked);
     VIGIL_VALUE(fiber_state::ended);
-    VIGIL_VALUE(fiber_role::user);
-    VIGIL_VALUE(fiber_role::main);
     VIGIL_VALUE(wait_reason::join);
     VIGIL_VALUE(wait_reason::send);
     VIGIL_VALUE(wait_reason::recv);
@@ -158,6 +148,22 @@ struct debug_layout {
     VIGIL_VALUE(wait_reason::io);
     VIGIL_OFFSET(side_call, thread);
     VIGIL_VALUE(never);
+  }
+
+  constexpr void fields() {
+    for (const fiber_field& f : fiber_fields) {
+      text("fiber_field=");
+      text(to_string(f.kind));
+      text("\t");
+      number(f.offset);
+      text("\t");
+      number(f.size);
+      text("\t");
+      text(f.key);
+      text("\t");
+      text(f.before);
+      text("\n");
+    }
   }
 
   constexpr void runtimes() {
