@@ -40,8 +40,8 @@ def check_look(way, text, wanted):
     for name, reason in (("sleeping", "sleep"), ("receiving", "channel receive"),
                          ("conditional", "condition_variable")):
         check(f"{way}: vigil fibers: {name} [parked: {reason}]",
-              re.search(rf"^fiber \d+ \({name}\) \[parked: {reason}\] started at .*:\d+ by fiber \d+$",
-                        text, re.M), text)
+              re.search(rf"^fiber \d+ \({name}\) \[parked: {reason}, for [^\]]*\] "
+                        r"started at .*:\d+ by fiber \d+$", text, re.M), text)
     check_stacks(way, stacks_of(text), wanted)
 
 
@@ -84,10 +84,11 @@ def main():
     check("tasks: the program says six", len(tasks) == 6 and "\n6 tasks\n" in text, text)
     for number, (state, functions) in tasks.items():
         line, found = shown.get(number, ("", []))
-        # lldb shows neither objects nor times.
+        # lldb shows no objects.
         state = re.split(r" (?:from|made|of|on|\()|, for", state)[0]
         check(f"tasks: task {number} [{state}]: {' <- '.join(functions)}",
-              line.startswith(f"task {number} [{state}] started at ") and found == functions, text)
+              re.match(rf"task {number} \[{state}(?:, for [\d.]+ s)?\] started at ", line)
+              and found == functions, text)
     if len(sys.argv) > 7:
         text = lldb(f"command script import {SCRIPT}",
                     f"target create {Path(sys.argv[7]).resolve()}",
@@ -95,8 +96,8 @@ def main():
         numbers = dict(re.findall(r"^(\w+): (?:socket|descriptor) (\d+)", text, re.M))
         for name in ("server", "reader", "piper"):
             check(f"io: {name} waits for its descriptor", re.search(
-                rf"^fiber \d+ \({name}\) \[parked: I/O of descriptor {numbers.get(name)}\]", text, re.M),
-                  text)
+                rf"^fiber \d+ \({name}\) \[parked: I/O of descriptor {numbers.get(name)}, for ",
+                text, re.M), text)
     return summary()
 
 

@@ -199,6 +199,13 @@ def seconds(nanos):
     return f"{nanos // 1_000_000_000}.{nanos // 1_000_000 % 1000:03} s"
 
 
+def written(name):
+    special = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+    return "".join(special.get(c) or (c if c.isprintable() else
+                                      "".join(f"\\x{b:02x}" for b in c.encode(errors="replace")))
+                   for c in name)
+
+
 class Shown:
     """A fiber or a task: its line has the fields of fiber_view.hpp that it has. A kind that
     this script does not know is left out."""
@@ -210,8 +217,7 @@ class Shown:
 
     @property
     def title(self):
-        name = self.raw.get("name", b"").decode(errors="replace")
-        name = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in name)
+        name = written(self.raw.get("name", b"").decode(errors="surrogateescape"))
         return f"{self.kind} {self.id}" + (f" ({name})" if name else "")
 
     def reason_text(self):
