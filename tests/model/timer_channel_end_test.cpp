@@ -1,5 +1,5 @@
 // The channel of a timer: fibers, selects, and the end of the runtime (TC1, TC2 of
-// timer_channel.hpp).
+// timed_channel.hpp).
 #include "core/base/nanos.hpp"
 #include "core/chan/channel_core.hpp"
 #include "core/sched/worker/scheduler.hpp"

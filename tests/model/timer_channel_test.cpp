@@ -1,5 +1,5 @@
 // The channel of a timer: the ring, a receiver's deadline, stop and reset meet at any
-// moment, and each value is received once or prevented (TC1, TC2 of timer_channel.hpp).
+// moment, and each value is received once or prevented (TC1, TC2 of timed_channel.hpp).
 //
 // The other worker sleeps to the deadline, so the ring may come at any moment. Receivers
 // are plain threads; they can already be waiting when a window begins, because no thread

@@ -1,77 +1,35 @@
 // timer_channel: the channel of a timer, an after or a ticker.
-//
-// The danger. A value may be due, received, stopped and reset at the same moment from
-// different threads, and none may be received that belongs to an arming that stop() or
-// reset() has already ended.
-//
-// The rule. The deadline in force, `when_`, is guarded by the channel's lock, and there
-// is no slot: a value exists only in the hand of its receiver. A look once `when_` has
-// come takes the value and moves `when_` on, in one step. So stop() and reset() return
-// true exactly if the value was not taken.
-//
-// A deadline that can never come is stored as one below `never`, and is pending all the
-// same. When the runtime has ended, nothing is pending, and the channel is closed.
-//
-// TC1 The runtime timer is armed only while a receiver is queued. It is an
-//     alarm clock: when it rings, `when_` is looked at again.
-// TC2 An arming owns a handle of the channel. It passes to what ends the
-//     arming: stop, or the ring.
 #pragma once
 
-#include "core/chan/channel_core.hpp"
-#include "core/timer/timer_service.hpp"
+#include "core/time/timed_channel.hpp"
 
 namespace VIGIL_DETAIL {
 
-class timer_channel final : public channel_core, public timed_source {
+class timer_channel final : public timed_channel {
  public:
   // A period of 0 means once. Caller: a fiber.
   timer_channel(timer_service& service, nanos when, nanos period);
 
-  // Both return true if a value was pending. reset() throws runtime_gone or
-  // std::bad_alloc, with nothing changed.
-  bool reset(nanos when, nanos period) VIGIL_EXCLUDES(lock);
-  bool stop() noexcept VIGIL_EXCLUDES(lock);
-
   nanos deadline() const noexcept VIGIL_EXCLUDES(lock);  // never: not pending
-  std::uint64_t missed() const noexcept VIGIL_EXCLUDES(lock);
-  void set_slack(std::uint32_t micros) VIGIL_EXCLUDES(lock);
 
   nanos now() const noexcept { return service_.now_in(generation_); }
 
  private:
-  ~timer_channel() override;
+  ~timer_channel() override = default;
 
   bool take(void* into) noexcept override VIGIL_REQUIRES(lock);
-
-  bool has_ended() const noexcept override { return !service_.is_this_run(generation_); }
-
-  void somebody_waits() override VIGIL_REQUIRES(lock);
-  void nobody_waits() noexcept override VIGIL_REQUIRES(lock);
   bool is_far() const noexcept override;
 
-  static void ring(void* self, nanos when, fire_again* again) noexcept;
-  static nanos pending_deadline(nanos when) noexcept;
+  nanos rings_at() noexcept override VIGIL_REQUIRES(lock) { return in_force(); }
 
-  nanos in_force() const noexcept VIGIL_REQUIRES(lock) {
-    return when_.load(order::relaxed);  // ordering: under the lock
-  }
+  nanos time_at(nanos bell) const noexcept override VIGIL_REQUIRES(lock) { return bell; }
 
-  void set(nanos when) noexcept VIGIL_REQUIRES(lock) {
-    when_.store(when, order::relaxed);  // ordering: under the lock; is_far() only takes a hint
-  }
+  bool is_due(nanos time) noexcept override VIGIL_REQUIRES(lock) { return in_force() <= time; }
 
+  nanos fire(nanos time) noexcept override VIGIL_REQUIRES(lock);
   void move_on(nanos now) noexcept VIGIL_REQUIRES(lock);
-  void arm(bool parking) VIGIL_REQUIRES(lock);
 
-  timer_service& service_;
-  const std::uint32_t generation_;
   const bool virtual_;
-  std::uint32_t slack_us_ VIGIL_GUARDED_BY(lock) = 0;
-  atomic<nanos> when_;  // written under the lock; `never`: not pending
-  nanos period_ VIGIL_GUARDED_BY(lock);
-  std::uint64_t missed_ VIGIL_GUARDED_BY(lock) = 0;
-  runtime_timer* timer_ VIGIL_GUARDED_BY(lock) = nullptr;  // made for the first receiver that waits
 };
 
 }  // namespace VIGIL_DETAIL
