@@ -79,7 +79,7 @@ void check_is_not_run_here(const any_io_executor& ex) {
 void deliver_in_order(waiter& claimed) noexcept {
   // See IW4 of io_watch.hpp.
   if (!io_watch::deliver_later(claimed)) {
-    claimed.deliver(turn::in_order);
+    claimed.deliver(run_order::in_order);
   }
 }
 

@@ -29,7 +29,7 @@ bool is_run_here(operation&) {
 }
 
 void deliver_in_order(vigil::detail::waiter& claimed) noexcept {
-  claimed.deliver(vigil::detail::turn::in_order);
+  claimed.deliver(vigil::detail::run_order::in_order);
 }
 
 // --- For an operation that the test completes.

@@ -110,7 +110,7 @@ void group_core::give() noexcept {
         claimed.claim(*w, outcome::value);
     }
   }  // GR2
-  claimed.deliver(turn::next);
+  claimed.deliver(run_order::next);
 }
 
 void group_core::run(call_ref f) noexcept {

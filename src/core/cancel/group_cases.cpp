@@ -15,7 +15,7 @@ void group_core::hand_in(done_result& r) noexcept {
       if (claimed.claim(*w, outcome::value)) break;
     }
   }
-  claimed.deliver(turn::next);
+  claimed.deliver(run_order::next);
 }
 
 // Caller: all have ended, and no result is left. Throws what wait() would throw.

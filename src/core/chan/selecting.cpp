@@ -209,7 +209,7 @@ std::size_t selecting::take_or_queue(const case_owner& owner) {
   std::size_t ready = look_at_all(claimed);
   if (ready != none) {
     unlock_all();
-    claimed.deliver(turn::next);
+    claimed.deliver(run_order::next);
     return is_taken(ready) ? ready : again;
   }
   if (is_over_) {

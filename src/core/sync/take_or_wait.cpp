@@ -19,7 +19,7 @@ case_look take_or_queue(select_case& c, bool over, const case_owner& owner) {
       }
     }
   }
-  claimed.deliver(turn::next);
+  claimed.deliver(run_order::next);
   return case_look::taken;
 }
 

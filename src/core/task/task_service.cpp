@@ -361,7 +361,7 @@ void task_service::finish(runner& own, task_core& t) noexcept {
     t.has_ended.store(true, order::release);
     if (w != nullptr && w->claim(outcome::value)) joiner = w->waiter;
   }
-  if (joiner != nullptr) joiner->deliver(turn::in_order);
+  if (joiner != nullptr) joiner->deliver(run_order::in_order);
   if (is_detached && t.frame.error != nullptr) t.report();
   // on_unhandled and the destructor of an exception were code of the user's as well. So
   // are those of the parameters and the result, if the task has no joiner left.

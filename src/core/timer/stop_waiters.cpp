@@ -60,7 +60,7 @@ void stop_waiters::end_halt(timer_record& t) noexcept {
       done.claim(found, outcome::value);
     }
   }
-  done.deliver(turn::next);
+  done.deliver(run_order::next);
 }
 
 void stop_waiters::take_back(timer_record& t) noexcept {

@@ -92,7 +92,7 @@ void park(awaited what) noexcept {
   park_on(self, what);
 }
 
-void ready(fiber& f, turn when) noexcept {
+void ready(fiber& f, run_order when) noexcept {
   // Pairs with PK1 in worker::after(): one of the two queues the fiber.
   if (f.park_state.exchange(park_word::notified, order::acq_rel) == park_word::parked) {
     f.sched->make_runnable(f, when);
@@ -126,7 +126,7 @@ void throw_stopped(fiber& self) {
   throw stopped();
 }
 
-void waiter::deliver(turn when) noexcept {
+void waiter::deliver(run_order when) noexcept {
   switch (kind_) {
     case kind::of_fiber:
       ready(*static_cast<fiber*>(owner_), when);
@@ -147,7 +147,7 @@ void wake_list::deliver_together() noexcept {
     if (on != nullptr && w->type() == waiter::kind::of_fiber && w->as_fiber().sched == &on->sched) {
       here.push_back(w->as_fiber());
     } else {
-      w->deliver(turn::in_order);
+      w->deliver(run_order::in_order);
     }
   }
   if (!here.empty()) here.front()->sched->ready_all(here);

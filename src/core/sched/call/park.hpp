@@ -39,7 +39,7 @@ void park(awaited what) noexcept;
 
 // Makes f runnable. On a worker of its runtime f goes next there, or behind the others;
 // on any other thread, into the injection queue.
-void ready(fiber& f, turn when = turn::next) noexcept;
+void ready(fiber& f, run_order when = run_order::next) noexcept;
 
 // Ends the program if the fiber is under this_fiber::no_park.
 VIGIL_FOR_IO void check_may_park(const fiber& self) noexcept;

@@ -51,7 +51,7 @@ using ticket = std::uint64_t;
 
 // When a fiber that was made runnable runs: before the fibers in its worker's queue,
 // within the bound of hand-offs, or behind them.
-enum class turn : std::uint8_t { next, in_order };
+enum class run_order : std::uint8_t { next, in_order };
 
 class waiter {
  public:
@@ -102,7 +102,7 @@ class waiter {
   bool claim_deadlock() noexcept { return claim_if(lock_bit, detail::outcome::deadlock); }
 
   // Makes the owner go on. Caller: the thread that claimed; this is its last touch (WT2).
-  VIGIL_FOR_IO void deliver(turn when = turn::next) noexcept;
+  VIGIL_FOR_IO void deliver(run_order when = run_order::next) noexcept;
 
   // Caller: the owner, after it was delivered.
   detail::outcome outcome() const noexcept {

@@ -62,7 +62,7 @@ class wake_list {
   }
 
   // Makes the owners go on, in order. Caller: holds no lock, and touches no waiter later.
-  void deliver(turn when = turn::in_order) noexcept {
+  void deliver(run_order when = run_order::in_order) noexcept {
     while (waiter* const w = claimed_.pop_front())
       w->deliver(when);
   }

@@ -173,7 +173,7 @@ void scheduler::start(fiber& f) noexcept {
   }
   w->counters.fibers_started.add();
   w->counters.queued.begin(f);
-  if (!w->push(f, turn::in_order) || idle_.asleep() == 0) return;
+  if (!w->push(f, run_order::in_order) || idle_.asleep() == 0) return;
   if (w->current != nullptr && w->current->starts_for_events) {
     w->share();
     w->keep_no_longer();  // it may start many
@@ -197,7 +197,7 @@ void scheduler::retire(fiber& f) noexcept {
 
 // --- queues
 
-void scheduler::make_runnable(fiber& f, turn when) noexcept {
+void scheduler::make_runnable(fiber& f, run_order when) noexcept {
   f.state.store(fiber_state::runnable, order::relaxed);  // ordering: the dump's field
   if (worker* const w = own_worker()) {
     w->counters.queued.begin(f);
@@ -215,13 +215,13 @@ void scheduler::make_runnable(fiber& f, turn when) noexcept {
 
 void scheduler::ready_all(fiber_chain& chain) noexcept {
   worker& w = *current_worker();
-  turn when = turn::next;
+  run_order when = run_order::next;
   while (fiber* const f = chain.pop_front()) {
     // Pairs with PK1 in worker::after(): one of the two queues the fiber.
     if (f->park_state.exchange(park_word::notified, order::acq_rel) != park_word::parked) continue;
     f->state.store(fiber_state::runnable, order::relaxed);  // ordering: the dump's field
     w.counters.queued.begin(*f);
-    if (w.push(*f, when)) when = turn::in_order;
+    if (w.push(*f, when)) when = run_order::in_order;
   }
   work_added_here(w);
 }
@@ -255,7 +255,7 @@ void scheduler::finish(fiber& f) noexcept {
     open_wait* const w = std::exchange(f.joining.joiner, nullptr);
     if (w != nullptr && w->claim(outcome::value)) joiner = w->waiter;
   }
-  if (joiner != nullptr) joiner->deliver(turn::in_order);
+  if (joiner != nullptr) joiner->deliver(run_order::in_order);
 }
 
 void scheduler::ended(fiber& f) noexcept {

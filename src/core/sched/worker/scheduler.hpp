@@ -69,7 +69,7 @@ class scheduler {
   // Makes f run: the scheduler's half of ready(). Nothing else may keep the calling
   // thread inside the runtime: once f is in a queue, it may end the run while the thread
   // is still here.
-  void make_runnable(fiber& f, turn when = turn::next) noexcept;
+  void make_runnable(fiber& f, run_order when = run_order::next) noexcept;
   // Queues a fiber for whichever worker comes first.
   void inject(fiber& f) noexcept;
   // Wakes a worker, if need be, for work that is findable now.

@@ -350,7 +350,7 @@ void worker::after(fiber& f) noexcept {
       f.has_left(fiber_state::runnable);
       if (by_seed_ != nullptr) {
         by_seed_->add_yielded(f);
-      } else if (push(f, turn::in_order)) {
+      } else if (push(f, run_order::in_order)) {
         sched.work_added_here(*this);
       }
       break;

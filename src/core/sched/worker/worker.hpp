@@ -91,14 +91,14 @@ class worker {
   // --- from this thread
   // Queues a fiber that is ready: it goes next on this worker, within the bound of
   // hand-offs (own_queue), or last. False if it is pinned: no other worker may take it.
-  bool push(fiber& f, turn when) noexcept {
+  bool push(fiber& f, run_order when) noexcept {
     if (f.pinned != nullptr) [[unlikely]] {
       f.pinned->push_pinned(f);
       return false;
     }
     if (by_seed_ != nullptr) {
       push_seeded(f);
-    } else if (when == turn::next) {
+    } else if (when == run_order::next) {
       queue_.push_next(f);
     } else {
       queue_.push_back(f);
