@@ -76,49 +76,49 @@ struct reserved_tokens {
   clock::time_point at = clock::time_point::max();
 };
 
-struct open_turn {
+struct open_grant {
   std::int64_t at;
   std::int64_t tokens;  // 0: cancelled
 };
 
 // The reservations whose time has not come, by time. The last one is never cancelled.
-class turn_list {
+class grant_list {
  public:
   std::size_t size() const noexcept { return open_; }
 
   bool is_empty() const noexcept { return open_ == 0; }
 
-  const open_turn& front() const noexcept { return turns_[first_]; }
+  const open_grant& front() const noexcept { return grants_[first_]; }
 
   // From the last one back; those that are cancelled are skipped.
   template <class F>
   void each_from_last(F f) const {
-    for (std::size_t i = turns_.size(); i != first_; --i) {
-      if (turns_[i - 1].tokens != 0) f(turns_[i - 1]);
+    for (std::size_t i = grants_.size(); i != first_; --i) {
+      if (grants_[i - 1].tokens != 0) f(grants_[i - 1]);
     }
   }
 
   // From the first one, those that are cancelled too, while f returns true.
   template <class F>
   void each_while(F f) const {
-    for (std::size_t i = first_; i != turns_.size() && f(turns_[i]); ++i) {
+    for (std::size_t i = first_; i != grants_.size() && f(grants_[i]); ++i) {
     }
   }
 
   // Throws std::bad_alloc, with nothing changed.
-  void add(const open_turn& t);
+  void add(const open_grant& t);
   void pop_front() noexcept;
 
   enum class found { none, last, in_front };
 
   // Removes one with this time and number, if there is one.
-  found remove(const open_turn& t) noexcept;
+  found remove(const open_grant& t) noexcept;
   void clear() noexcept;
 
  private:
   void tidy() noexcept;
 
-  std::vector<open_turn> turns_;
+  std::vector<open_grant> grants_;
   std::size_t first_ = 0;  // those in front of it are gone
   std::size_t open_ = 0;   // that are not cancelled
 };
@@ -196,7 +196,7 @@ class rate_limiter {
 
   VIGIL_API reservation reserve_at(clock::time_point now, std::int64_t n = 1);
 
-  // Waits for its turn; at a rate of 0, for a change of the rate or the burst. Throws
+  // Waits for its time; at a rate of 0, for a change of the rate or the burst. Throws
   // std::invalid_argument if n is larger than the burst, since it would wait for ever,
   // and std::bad_alloc, with nothing taken, like reserve(). If it throws `stopped`, the
   // reserved tokens are given back as by reservation::cancel().
@@ -207,7 +207,7 @@ class rate_limiter {
 
   void wait(const context& ctx) { wait(1, ctx); }
 
-  // Returns false at once, with nothing taken, if its turn comes after the deadline.
+  // Returns false at once, with nothing taken, if its time comes after the deadline.
   template <detail::duration_argument D>
   bool wait_for(const D& timeout, std::int64_t n = 1) {
     return wait_within(n, detail::within(timeout));
@@ -236,7 +236,7 @@ class rate_limiter {
   VIGIL_API bool wait_within(std::int64_t n, const detail::wait_limit& limit);
   bool wait_now(std::int64_t n, const detail::wait_limit& limit);
   reservation take(std::int64_t now, std::int64_t n, std::int64_t latest, std::int64_t present);
-  void add_turn(std::int64_t at, std::int64_t n);
+  void add_grant(std::int64_t at, std::int64_t n);
   void advance(std::int64_t now) const noexcept;
   void bring(std::int64_t now) const noexcept;
   void trim_withheld() const noexcept;
@@ -260,15 +260,15 @@ class rate_limiter {
   // Amounts are in units of 1 / rate_.nanoseconds_ of a token: each nanosecond brings
   // rate_.tokens_. Even a const call brings them up to its time.
   mutable wide level_;
-  mutable wide withheld_ = 0;        // of cancelled reservations, not given back yet
-  mutable std::int64_t since_;       // the time at which level_ and withheld_ were current
-  mutable detail::turn_list turns_;  // none before since_
-  mutable wide open_tokens_ = 0;     // whole ones, of turns_
+  mutable wide withheld_ = 0;          // of cancelled reservations, not given back yet
+  mutable std::int64_t since_;         // the time at which level_ and withheld_ were current
+  mutable detail::grant_list grants_;  // none before since_
+  mutable wide open_tokens_ = 0;       // whole ones, of grants_
   // Not below any open reservation's own tokens, those of later ones and what its time
   // brings, added up.
   mutable wide peak_ = 0;
   mutable std::size_t uncounted_ = 0;  // changes since peak_ was exact
-  detail::wait_queue for_change_;      // waiters whose turn never comes; its lock guards changes_
+  detail::wait_queue for_change_;      // waiters whose time never comes; its lock guards changes_
   std::uint64_t changes_ = 0;          // of the rate and the burst, so far
 };
 

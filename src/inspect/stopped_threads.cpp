@@ -2,12 +2,12 @@
 //
 // HT1 One thread stops others at a time: it holds the lock of the askers
 //     (running_frames.hpp).
-// HT2 A turn is odd while the gate is closed. The list of threads is written before it
+// HT2 A round is odd while the gate is closed. The list of threads is written before it
 //     closes, is only added to (count), and stays until each thread that has noted itself
 //     as inside is out again: so a handler that came late finds the gate open, or a list
 //     that is there.
-// HT3 A handler is counted from before it looks at the turn; opening the gate waits until
-//     none is inside.
+// HT3 A handler is counted from before it looks at the round; opening the gate waits
+//     until none is inside.
 // HT4 All have stopped if a whole look at the list of threads finds none that runs or has
 //     just gone, and if as many have stopped as the process has: a thread may start
 //     another before it goes, and the list leaves some out while it gets shorter.
@@ -51,7 +51,7 @@ constexpr const char* blocks_signal =
     "a thread blocks the signal that install() was given, or waits for it by sigwait()";
 
 struct gate {
-  futex_word turn{0};
+  futex_word round{0};
   futex_word stopped{0};  // counts those that have come in
   atomic<unsigned> inside{0};
   atomic<listed_thread*> threads{nullptr};
@@ -189,8 +189,8 @@ bool stay_stopped(const siginfo_t& info, std::uintptr_t stack_pointer) noexcept 
   const bool is_ours = info.si_code == SI_QUEUE && info.si_value.sival_ptr == &g;
   bool has_stopped = false;
   g.inside.fetch_add(1);  // HT3
-  const std::uint32_t turn = g.turn.load();
-  if ((turn & 1) != 0) {
+  const std::uint32_t round = g.round.load();
+  if ((round & 1) != 0) {
     if (listed_thread* const self = find_listed(::gettid())) {
       has_stopped = true;
       self->stack_pointer = stack_pointer;
@@ -198,8 +198,8 @@ bool stay_stopped(const siginfo_t& info, std::uintptr_t stack_pointer) noexcept 
       self->is_stopped.store(true);
       g.stopped.fetch_add(1);
       futex_wake_one(g.stopped);
-      while (g.turn.load() == turn)
-        futex_wait(g.turn, turn, never);
+      while (g.round.load() == round)
+        futex_wait(g.round, round, never);
     }
   }
   g.inside.fetch_sub(1);
@@ -235,7 +235,7 @@ const char* stopped_threads::stop_all(int waiting) {
   auto* const all = static_cast<listed_thread*>(place);
   g.count.store(0);
   g.threads.store(all);
-  g.turn.fetch_add(1);
+  g.round.fetch_add(1);
   const char* why_not = wait_for_signals(waiting);
   const nanos until =
       monotonic_now() + stop_patience + static_cast<nanos>(thread_count()) * for_each_more;
@@ -313,9 +313,9 @@ std::uintptr_t stopped_threads::used_from(std::uintptr_t bottom,
 
 stopped_threads::~stopped_threads() {
   gate& g = the_gate;
-  g.turn.fetch_add(1);
+  g.round.fetch_add(1);
   while (g.inside.load() != 0) {
-    futex_wake_one(g.turn);
+    futex_wake_one(g.round);
     std::this_thread::yield();
   }
   end_asking();

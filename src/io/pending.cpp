@@ -52,7 +52,7 @@ void check_is_not_awaited(operation& o) VIGIL_REQUIRES(o.lock) {
       "same select; one at a time may");
 }
 
-// The caller's turn begins. Throws wrong_place.
+// The caller is the one that waits from now on. Throws wrong_place.
 void pending_enter(operation& o) {
   const lock_guard guard(o.lock);
   check_is_not_awaited(o);
@@ -175,14 +175,14 @@ bool has_result(operation& o) {
 }  // namespace
 
 bool pending_wait(operation& o, const wait_limit& limit) {
-  class its_turn {
+  class one_waits {
    public:
-    explicit its_turn(operation& of) : of_(of) { pending_enter(of_); }
+    explicit one_waits(operation& of) : of_(of) { pending_enter(of_); }
 
-    its_turn(const its_turn&) = delete;
-    its_turn& operator=(const its_turn&) = delete;
+    one_waits(const one_waits&) = delete;
+    one_waits& operator=(const one_waits&) = delete;
 
-    ~its_turn() { pending_leave(of_); }
+    ~one_waits() { pending_leave(of_); }
 
    private:
     operation& of_;
@@ -191,7 +191,7 @@ bool pending_wait(operation& o, const wait_limit& limit) {
   if (has_result(o)) return true;
   check_may_wait_for(o);
   const kept_limit kept(limit.absolute());
-  const its_turn turn(o);
+  const one_waits here(o);
   const counted_wait counted(o);
   for (;;) {
     const ending result = wait_once(o, kept.limit);

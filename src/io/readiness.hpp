@@ -34,7 +34,7 @@ struct readiness final : limited_wait {
   vigil::detail::open_wait* waiting VIGIL_GUARDED_BY(lock) = nullptr;
   arrival* tells VIGIL_GUARDED_BY(lock) = nullptr;
 
-  std::optional<outside_wait> counted;  // that of a select, which has the turn
+  std::optional<outside_wait> counted;  // that of a select, which holds the side
 
   one_operation_of<room_of_wait> memory;
 };

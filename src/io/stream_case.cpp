@@ -1,9 +1,9 @@
 // on_read and on_write: a select waits until a stream is ready, as a fiber that reads
 // from it does (readiness.hpp), and transfers the bytes itself when it takes the case.
 //
-//   look ─ begin: the turn, Asio's wait ─ the select waits ─ take: the transfer ─ leave
+//   look ─ begin: the hold, Asio's wait ─ the select waits ─ take: the transfer ─ leave
 //
-// RW1  The turn of the side is held from begin() to leave(), so nothing else transfers
+// RW1  The side is held from begin() to leave(), so nothing else transfers
 //      between the look that found the stream empty and the end of the wait for it.
 // RW2  Asio's wait begins after a transfer has failed, or a poll has found nothing, and
 //      before the select looks under its locks: what comes in between is found there
@@ -44,14 +44,15 @@ void is_over(stream_case& c, const boost::system::error_code& error) noexcept {
   c.at = stage::over;
 }
 
-// Takes the turn, unless the stream can transfer nothing now; then the case is over.
+// Takes hold of the side, unless the stream can transfer nothing now; then the case is
+// over.
 bool enter_stream(stream_case& c) {
-  c.turn.emplace(c.side().calls);
+  c.hold.emplace(c.side().calls);
   boost::system::error_code error = c.side().deadline.error();
-  if (!error && !*c.turn) error = boost::asio::error::already_started;
+  if (!error && !*c.hold) error = boost::asio::error::already_started;
   if (error) {
     is_over(c, error);
-    c.turn.reset();
+    c.hold.reset();
     return false;
   }
   c.set_up();
@@ -85,7 +86,7 @@ bool look_stream(select_case& of) noexcept {
   const fiber* const f = current_fiber();
   c.yields = done && ++c.side().at_once % others_come_first == 0 && f != nullptr &&
              f->guards.no_parks == 0;
-  c.turn.reset();
+  c.hold.reset();
   return done;
 }
 
@@ -192,13 +193,13 @@ void leave_stream(select_case& of) noexcept {
     c.end_wait();
     c.shown.ready->counted.reset();
   }
-  c.turn.reset();
+  c.hold.reset();
 }
 
 nanos begin_stream(select_case& of, bool waits) {
   stream_case& c = stream_of(of);
   const boost::asio::any_io_executor by = c.executor();
-  const bool is_first = !c.turn;
+  const bool is_first = !c.hold;
   try {
     if (is_first && !begin_first(c, by, waits)) return never;
     return begin_round(c, by, waits);

@@ -156,7 +156,7 @@ class deadline_stream {
   // each of which the write deadline ends.
   // Waits on a fiber (the write deadline): throws stopped, wrong_place.
   void close_write(boost::system::error_code& error) {
-    const detail::turns::call turn(sides_->write.calls);
+    const detail::call_queue::hold mine(sides_->write.calls);
     if constexpr (requires { stream_.close_write(error); }) {
       stream_.close_write(error);
     } else {
@@ -189,7 +189,7 @@ class deadline_stream {
   // Writes as much as there is room for, or fails with would_block. Caller: nothing else
   // writes.
   std::size_t write_now(const boost::asio::const_buffer& from, boost::system::error_code& error) {
-    const detail::turns::call turn(sides_->write.calls);
+    const detail::call_queue::hold mine(sides_->write.calls);
     error = write_error();
     if (error) return 0;
     if constexpr (detail::waitable<Stream>) {
@@ -251,7 +251,7 @@ class deadline_stream {
                        boost::system::error_code& error,
                        Try try_it,
                        Begin begin) {
-    const detail::turns::call turn(s.calls);
+    const detail::call_queue::hold mine(s.calls);
     ++s.counts.begun;
     std::size_t n = 0;
     if constexpr (detail::waitable<Stream>) {

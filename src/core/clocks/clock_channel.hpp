@@ -1,8 +1,8 @@
 // clock_channel: the channel of a timer on wall or boot time, or of an aligned ticker.
 //
-// The deadline, `when_`, is on the timer's own clock (timed_channel.hpp). The runtime timer
-// is filed at its image; when it rings the clock is read, and if that is too early it is
-// filed anew.
+// The deadline, `when_`, is on the timer's own clock (timed_channel.hpp). The runtime
+// timer is filed at its image; when it rings the clock is read, and if that is too early
+// it is filed anew.
 //
 // CC1 The hub counts the channel as pending while when_ is not `never`.
 // CC2 While a receiver waits for a pending value, the channel is a follower of the hub.

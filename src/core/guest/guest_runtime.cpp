@@ -60,7 +60,7 @@ class guest_core {
   bool run(nanos until);
 
   // Changes whenever a fiber has run.
-  std::uint64_t turns() const noexcept { return worker_.counters.switches.get(); }
+  std::uint64_t switches() const noexcept { return worker_.counters.switches.get(); }
 
   bool is_running() const noexcept { return state_.load() != state::idle; }
 
@@ -219,9 +219,9 @@ bool guest_runtime::poll() {
 
 bool guest_runtime::run_one() {
   core_->check_caller("run_one");
-  const std::uint64_t before = core_->turns();
+  const std::uint64_t before = core_->switches();
   while (core_->run(detail::saturating_add(detail::monotonic_now(), longest_poll))) {
-    if (core_->turns() != before) return true;
+    if (core_->switches() != before) return true;
     core_->watch().wait_for_descriptor(detail::never);
   }
   return false;

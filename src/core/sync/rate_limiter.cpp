@@ -41,9 +41,9 @@ constexpr wide greatest = (-least_level - 1) * 2 + 1;
 
 // With so few open reservations each change is followed by a count. With more a count
 // waits for a part of their number, so that on average it costs a change little.
-constexpr std::size_t few_turns = 32;
+constexpr std::size_t few_grants = 32;
 constexpr std::size_t count_part = 8;
-constexpr std::size_t kept_turns = 1024;  // memory that an empty list keeps
+constexpr std::size_t list_room = 1024;  // memory that an empty list keeps
 
 wide sum(wide a, wide b) noexcept {
   wide result = 0;
@@ -71,54 +71,55 @@ clock::time_point at(nanos t) noexcept {
 
 namespace detail {
 
-void turn_list::add(const open_turn& t) {
-  const auto is_before = [](const open_turn& a, const open_turn& b) { return a.at < b.at; };
-  if (is_empty() || t.at >= turns_.back().at) {
-    turns_.push_back(t);
+void grant_list::add(const open_grant& t) {
+  const auto is_before = [](const open_grant& a, const open_grant& b) { return a.at < b.at; };
+  if (is_empty() || t.at >= grants_.back().at) {
+    grants_.push_back(t);
   } else {
-    const auto first = turns_.begin() + static_cast<std::ptrdiff_t>(first_);
-    turns_.insert(std::upper_bound(first, turns_.end(), t, is_before), t);
+    const auto first = grants_.begin() + static_cast<std::ptrdiff_t>(first_);
+    grants_.insert(std::upper_bound(first, grants_.end(), t, is_before), t);
   }
   ++open_;
 }
 
-void turn_list::pop_front() noexcept {
-  if (turns_[first_++].tokens != 0) --open_;
+void grant_list::pop_front() noexcept {
+  if (grants_[first_++].tokens != 0) --open_;
   tidy();
 }
 
-turn_list::found turn_list::remove(const open_turn& t) noexcept {
-  const auto first = turns_.begin() + static_cast<std::ptrdiff_t>(first_);
-  auto it = std::lower_bound(
-      first, turns_.end(), t, [](const open_turn& a, const open_turn& b) { return a.at < b.at; });
-  while (it != turns_.end() && it->at == t.at && it->tokens != t.tokens)
+grant_list::found grant_list::remove(const open_grant& t) noexcept {
+  const auto first = grants_.begin() + static_cast<std::ptrdiff_t>(first_);
+  auto it = std::lower_bound(first, grants_.end(), t, [](const open_grant& a, const open_grant& b) {
+    return a.at < b.at;
+  });
+  while (it != grants_.end() && it->at == t.at && it->tokens != t.tokens)
     ++it;
-  if (it == turns_.end() || it->at != t.at) return found::none;
-  const bool was_last = it + 1 == turns_.end();
+  if (it == grants_.end() || it->at != t.at) return found::none;
+  const bool was_last = it + 1 == grants_.end();
   it->tokens = 0;
   --open_;
   tidy();
   return was_last ? found::last : found::in_front;
 }
 
-void turn_list::clear() noexcept {
+void grant_list::clear() noexcept {
   open_ = 0;
   tidy();
 }
 
 // Lets no more than half of the list be gone or cancelled, nor its last one.
-void turn_list::tidy() noexcept {
+void grant_list::tidy() noexcept {
   if (open_ == 0) {
     first_ = 0;
-    turns_.clear();
-    if (turns_.capacity() > kept_turns) std::vector<open_turn>().swap(turns_);
+    grants_.clear();
+    if (grants_.capacity() > list_room) std::vector<open_grant>().swap(grants_);
     return;
   }
-  while (turns_.back().tokens == 0)
-    turns_.pop_back();
-  if (turns_.size() / 2 < open_) return;
-  turns_.erase(turns_.begin(), turns_.begin() + static_cast<std::ptrdiff_t>(first_));
-  std::erase_if(turns_, [](const open_turn& t) { return t.tokens == 0; });
+  while (grants_.back().tokens == 0)
+    grants_.pop_back();
+  if (grants_.size() / 2 < open_) return;
+  grants_.erase(grants_.begin(), grants_.begin() + static_cast<std::ptrdiff_t>(first_));
+  std::erase_if(grants_, [](const open_grant& t) { return t.tokens == 0; });
   first_ = 0;
 }
 
@@ -152,10 +153,10 @@ rate_limiter::wide rate_limiter::units(wide tokens) const noexcept {
 // Brings everything up to `now`; one before the last changes nothing. Under the mutex.
 void rate_limiter::advance(std::int64_t now) const noexcept {
   bool has_passed = false;
-  for (; !turns_.is_empty() && turns_.front().at < now; turns_.pop_front()) {
+  for (; !grants_.is_empty() && grants_.front().at < now; grants_.pop_front()) {
     // Before it acts: the withheld tokens are lost that do not fit then.
-    if (withheld_ != 0) bring(turns_.front().at);
-    open_tokens_ -= turns_.front().tokens;
+    if (withheld_ != 0) bring(grants_.front().at);
+    open_tokens_ -= grants_.front().tokens;
     has_passed = true;
   }
   bring(now);
@@ -185,7 +186,7 @@ void rate_limiter::recount() const noexcept {
   uncounted_ = 0;
   peak_ = -greatest;
   wide tokens = 0;
-  turns_.each_from_last([&](const detail::open_turn& t) {
+  grants_.each_from_last([&](const detail::open_grant& t) {
     tokens += t.tokens;
     peak_ = std::max(peak_, sum(units(tokens), static_cast<wide>(t.at) * rate_.tokens_));
   });
@@ -195,8 +196,8 @@ void rate_limiter::recount() const noexcept {
 void rate_limiter::let_go() const noexcept {
   if (withheld_ == 0) return;
   wide back = withheld_;
-  if (!turns_.is_empty()) {
-    if (turns_.size() <= few_turns || ++uncounted_ > turns_.size() / count_part) recount();
+  if (!grants_.is_empty()) {
+    if (grants_.size() <= few_grants || ++uncounted_ > grants_.size() / count_part) recount();
     const wide now = static_cast<wide>(since_) * rate_.tokens_;
     const wide room = sum(sum(full() - level_, now), -peak_);
     back = std::min(back, room);
@@ -215,8 +216,8 @@ bool rate_limiter::take_withheld(std::int64_t n) noexcept {
   wide there = sum(sum(level_, units(open_tokens_)), withheld_ - taken);
   bool is_enough = there >= 0;
   nanos since = since_;
-  std::size_t looks = few_turns;
-  turns_.each_while([&](const detail::open_turn& t) {
+  std::size_t looks = few_grants;
+  grants_.each_while([&](const detail::open_grant& t) {
     there = sum(there, static_cast<wide>(t.at - since) * rate_.tokens_);
     since = t.at;
     if (!is_enough || there >= full()) return false;  // full again: nothing is missing
@@ -229,9 +230,9 @@ bool rate_limiter::take_withheld(std::int64_t n) noexcept {
 }
 
 // Under the mutex. Throws std::bad_alloc, with nothing changed.
-void rate_limiter::add_turn(std::int64_t at, std::int64_t n) {
-  const bool is_first = turns_.is_empty();
-  turns_.add({at, n});
+void rate_limiter::add_grant(std::int64_t at, std::int64_t n) {
+  const bool is_first = grants_.is_empty();
+  grants_.add({at, n});
   open_tokens_ += n;
   const wide own = sum(units(n), static_cast<wide>(at) * rate_.tokens_);
   peak_ = is_first ? own : std::max(own, sum(peak_, units(n)));
@@ -258,7 +259,7 @@ reservation rate_limiter::take(std::int64_t now,
     when = static_cast<nanos>(sum);
   }
   if (when > latest) return {};
-  if (when > present && when >= since_) add_turn(when, n);
+  if (when > present && when >= since_) add_grant(when, n);
   level_ = left;
   return {this, n, at(when)};
 }
@@ -301,9 +302,9 @@ bool rate_limiter::wait_now(std::int64_t n, const detail::wait_limit& limit) {
     if (limit.is_timed()) return false;
     wait_for_change(seen, limit);
   }
-  const nanos turn = of(mine.time_to_act());
-  if (turn <= now) return true;
-  detail::caller self(limit.until(turn));
+  const nanos time = of(mine.time_to_act());
+  if (time <= now) return true;
+  detail::caller self(limit.until(time));
   if (self.may_not_wait()) {
     mine.cancel();
     self.refuse("rate_limiter::wait");
@@ -320,7 +321,7 @@ bool rate_limiter::wait_now(std::int64_t n, const detail::wait_limit& limit) {
   return true;
 }
 
-// Counts the changes. Read before looking whether a turn ever comes, and compared before
+// Counts the changes. Read before looking whether a time ever comes, and compared before
 // waiting for a change, so that a change in between is not missed.
 std::uint64_t rate_limiter::changes() noexcept {
   const detail::queue_guard guard(for_change_);
@@ -351,12 +352,12 @@ void rate_limiter::give_back(std::int64_t at, std::int64_t n) noexcept {
   const nanos now = of(clock::now());
   if (rate_.is_unlimited() || at <= now) return;
   advance(now);
-  const auto found = turns_.remove({at, n});
-  if (found == detail::turn_list::found::none) return;
+  const auto found = grants_.remove({at, n});
+  if (found == detail::grant_list::found::none) return;
   open_tokens_ -= n;
   withheld_ = sum(withheld_, units(n));
   // The others are all in front of it.
-  if (found == detail::turn_list::found::last && peak_ != greatest) peak_ = sum(peak_, -units(n));
+  if (found == detail::grant_list::found::last && peak_ != greatest) peak_ = sum(peak_, -units(n));
   trim_withheld();
   let_go();
 }
@@ -379,7 +380,7 @@ rate_limiter::wide rate_limiter::in_other_units(wide amount, const rate& r) cons
 void rate_limiter::change_to(const rate& r) noexcept {
   advance(of(clock::now()));
   if (rate_.is_unlimited() || r.is_unlimited()) {
-    turns_.clear();
+    grants_.clear();
     open_tokens_ = 0;
     withheld_ = 0;
     rate_ = r;

@@ -1,5 +1,5 @@
-// timed_channel: the channel of a timer, on whatever clock. timer_channel is on that of the
-// runtime, clock_channel on wall and boot time.
+// timed_channel: the channel of a timer, on whatever clock. timer_channel is on that of
+// the runtime, clock_channel on wall and boot time.
 //
 // The danger. A value may be due, received, stopped and reset at the same moment from
 // different threads, and none may be received that belongs to an arming that stop() or

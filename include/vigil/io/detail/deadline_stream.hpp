@@ -31,16 +31,16 @@ class stream_protocol;
 namespace VIGIL_IO_DETAIL {
 
 // The calls of one direction of a stream, one after the other.
-class turns {
+class call_queue {
  public:
-  class call;
-  class try_call;
+  class hold;
+  class try_hold;
 
-  turns() = default;
-  turns(const turns&) = delete;
-  turns& operator=(const turns&) = delete;
+  call_queue() = default;
+  call_queue(const call_queue&) = delete;
+  call_queue& operator=(const call_queue&) = delete;
 
-  // For uninterruptible waiters such as close(): a turn between two calls, even if more
+  // For uninterruptible waiters such as close(): a place between two calls, even if more
   // wait.
   mutex& between_calls() noexcept { return one_; }
 
@@ -61,37 +61,37 @@ class turns {
   mutex one_;           // held by the first call, or by an uninterruptible waiter
 };
 
-// The turn of one call, while it lives. The constructor throws `stopped` if it would have
-// to wait; nothing has begun then.
-class turns::call {
+// One call has the side while this lives. The constructor throws `stopped` if it would
+// have to wait; nothing has begun then.
+class call_queue::hold {
  public:
-  explicit call(turns& t) : place_(t.queue_), turn_(t.one_) {}
+  explicit hold(call_queue& q) : place_(q.queue_), one_(q.one_) {}
 
  private:
   place place_;
-  std::lock_guard<mutex> turn_;
+  std::lock_guard<mutex> one_;
 };
 
-// The same, if the turn can be had without a wait.
-class turns::try_call {
+// The same, if it can be had without a wait.
+class call_queue::try_hold {
  public:
-  explicit try_call(turns& t)
-      : of_(t), has_place_(t.queue_.try_acquire()), has_turn_(has_place_ && t.one_.try_lock()) {}
+  explicit try_hold(call_queue& q)
+      : of_(q), has_place_(q.queue_.try_acquire()), has_one_(has_place_ && q.one_.try_lock()) {}
 
-  try_call(const try_call&) = delete;
-  try_call& operator=(const try_call&) = delete;
+  try_hold(const try_hold&) = delete;
+  try_hold& operator=(const try_hold&) = delete;
 
-  ~try_call() {
-    if (has_turn_) of_.one_.unlock();
+  ~try_hold() {
+    if (has_one_) of_.one_.unlock();
     if (has_place_) of_.queue_.release();
   }
 
-  explicit operator bool() const noexcept { return has_turn_; }
+  explicit operator bool() const noexcept { return has_one_; }
 
  private:
-  turns& of_;
+  call_queue& of_;
   const bool has_place_;
-  const bool has_turn_;
+  const bool has_one_;
 };
 
 struct call_counts {
@@ -102,7 +102,7 @@ struct call_counts {
 struct stream_side {
   explicit stream_side(time_of name) : deadline(name) {}
 
-  turns calls;
+  call_queue calls;
   movable_deadline deadline;
   readiness_ref ready;    // guarded by calls; empty until a call waits
   unsigned at_once = 0;   // in a row; guarded by calls

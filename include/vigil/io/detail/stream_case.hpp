@@ -45,7 +45,7 @@ class stream_case : public vigil::detail::select_case {
     over,      // done, or failed: `error` and `transferred` say how
   };
 
-  // --- What the stream can do; called by the fiber that selects, which has the turn.
+  // --- What the stream can do; called by the fiber that selects, which holds the side.
   virtual stream_side& side() const noexcept = 0;
   virtual boost::asio::any_io_executor executor() const = 0;
   virtual void set_up() = 0;
@@ -62,7 +62,7 @@ class stream_case : public vigil::detail::select_case {
   stage at = stage::fresh;
   bool has_waited = false;  // for Asio, in this select
   bool yields = false;      // before its function is called
-  std::optional<turns::try_call> turn;
+  std::optional<call_queue::try_hold> hold;
   boost::system::error_code error;
   std::size_t transferred = 0;
 

@@ -71,7 +71,7 @@ class VIGIL_API tls_engine {
   boost::system::error_code untrusted_ = boost::asio::error::not_connected;
 };
 
-// The calls of a tls_stream. Each takes its turn, and waits as described there.
+// The calls of a tls_stream. Each holds its side, and waits as described there.
 template <class Stream>
 class tls_core {
  public:
@@ -94,8 +94,8 @@ class tls_core {
   call_counts reads() const noexcept { return state_->reads; }
 
   void handshake(bool as_server, boost::system::error_code& error) {
-    const reading_turn reading(*this);
-    const writing_turn writing_too(*this);
+    const reading_hold reading(*this);
+    const writing_hold writing_too(*this);
     ++state_->reads.begun;
     if (error = below_.read_error(); error) return;
     if (error = ready_to_write(); error) return;
@@ -116,7 +116,7 @@ class tls_core {
 
   template <class Buffers>
   std::size_t read_some(const Buffers& buffers, boost::system::error_code& error) {
-    const reading_turn turn(*this);
+    const reading_hold mine(*this);
     ++state_->reads.begun;
     if (error = below_.read_error(); error) return 0;
     const auto to = first_of<boost::asio::mutable_buffer>(buffers);
@@ -205,8 +205,8 @@ class tls_core {
 
     // Held by the reader and by the writer, even while it waits; a handshake takes both,
     // in this order. `alone` is held inside OpenSSL.
-    turns reading;
-    turns writing;
+    call_queue reading;
+    call_queue writing;
     mutex alone;
     tls_engine engine;                    // guarded by alone
     call_counts reads;                    // guarded by reading
@@ -217,8 +217,8 @@ class tls_core {
     boost::system::error_code parting;    // guarded by writing
 
     // Set when OpenSSL has answered by itself while another fiber wrote. Set before the
-    // turn to write is tried for, and read after it was given back, both seq_cst: so
-    // either the reader gets the turn, or the writer that had it sends the answer.
+    // side to write is tried for, and read after it was let go, both seq_cst: so
+    // either the reader gets that side, or the writer that had it sends the answer.
     std::atomic<bool> owed{false};
 
     // The number of writes that wait for the rest of a message that another fiber reads.
@@ -231,10 +231,10 @@ class tls_core {
     condition_variable on_news;
   };
 
-  // The turn of a reader. When it ends, a write that waits may read for itself.
-  class reading_turn {
+  // A reader holds its side. When that ends, a write that waits may read for itself.
+  class reading_hold {
    public:
-    explicit reading_turn(tls_core& s) : last_{s}, turn_(s.state_->reading) {}
+    explicit reading_hold(tls_core& s) : last_{s}, hold_(s.state_->reading) {}
 
    private:
     struct telling {
@@ -243,8 +243,8 @@ class tls_core {
       tls_core& of;
     };
 
-    const telling last_;  // is destroyed after the turn
-    const turns::call turn_;
+    const telling last_;  // is destroyed after the hold
+    const call_queue::hold hold_;
   };
 
   class stalled_write {
@@ -260,15 +260,15 @@ class tls_core {
     state& of_;
   };
 
-  // The turn of a writer, which afterwards sends what is owed.
-  class writing_turn {
+  // A writer holds its side, and afterwards sends what is owed.
+  class writing_hold {
    public:
-    explicit writing_turn(tls_core& s) : after_{s}, turn_(s.state_->writing) {
+    explicit writing_hold(tls_core& s) : after_{s}, hold_(s.state_->writing) {
       after_.sends = true;
     }
 
-    writing_turn(const writing_turn&) = delete;
-    writing_turn& operator=(const writing_turn&) = delete;
+    writing_hold(const writing_hold&) = delete;
+    writing_hold& operator=(const writing_hold&) = delete;
 
    private:
     struct sender {
@@ -277,11 +277,11 @@ class tls_core {
       }
 
       tls_core& of;
-      bool sends = false;  // not if there was no turn
+      bool sends = false;  // not if the side was not held
     };
 
-    sender after_;  // is destroyed after the turn
-    turns::call turn_;
+    sender after_;  // is destroyed after the hold
+    call_queue::hold hold_;
   };
 
   static constexpr auto wants_input = boost::asio::error::would_block;
@@ -300,11 +300,11 @@ class tls_core {
     return now;
   }
 
-  // Takes a turn to write for `f`, and further ones as long as f asks for input.
+  // Holds the side to write for `f`, and again as long as f asks for input.
   template <class F>
   void writing(boost::system::error_code& error, F f) {
     {
-      const writing_turn turn(*this);
+      const writing_hold mine(*this);
       f();
     }
     if (error != wants_input) return;
@@ -312,9 +312,9 @@ class tls_core {
     for (;;) {
       const std::uint64_t seen = last_news();
       {
-        const writing_turn turn(*this);
+        const writing_hold mine(*this);
         for (f(); error == wants_input; f()) {
-          const turns::try_call reads(state_->reading);
+          const call_queue::try_hold reads(state_->reading);
           if (!reads) break;
           if (!take_input(error, below_.write_side())) return;
         }
@@ -374,8 +374,8 @@ class tls_core {
     auto& s = *state_;
     while (s.owed.load()) {
       try {
-        const turns::try_call turn(s.writing);
-        if (!turn) return;
+        const call_queue::try_hold mine(s.writing);
+        if (!mine) return;
         s.owed.store(false);
         const this_fiber::shield until_it_is_sent;  // it must neither wait nor be stopped
         send_now();
@@ -401,7 +401,7 @@ class tls_core {
 
   // Called by the reader when too much has piled up.
   void send_answers(boost::system::error_code& error) {
-    const writing_turn turn(*this);
+    const writing_hold mine(*this);
     error = below_.write_error();
     if (state_->broken) {
       error.clear();
