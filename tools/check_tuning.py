@@ -13,7 +13,7 @@ TUNING = "idle/tuning.hpp"
 MOST = 10
 # Constant -> why its value is no tuning.
 PROMISED = {
-    "run/stopping.cpp:grace_kept": "signals that come together are one (guide/errors.md)",
+    "run/stopping.cpp:grace_at_least": "signals that come together are one (guide/errors.md)",
     "run/stopping.cpp:main_grace": "main's grace after a signal (guide/errors.md)",
     "run/stopping.cpp:main_is_told_after": "the line about it (guide/errors.md)",
     "run/stopping.cpp:at_least": "the root context's end within a stop limit of 0",

@@ -180,7 +180,7 @@ class group_of {
 
   // Does what ~group does. Where that does nothing, the results stay as well.
   ~group_of() {
-    if (!group_.end()) results_.keep();
+    if (!group_.end()) results_.commit();
   }
 
   // Like group::go; f returns a T, or a value that converts to one.

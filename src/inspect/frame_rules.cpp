@@ -137,7 +137,7 @@ class rule_program {
     return !in.failed();
   }
 
-  void keep_initial() noexcept { initial_ = now; }
+  void save_initial() noexcept { initial_ = now; }
 
   frame_rules now;
 
@@ -232,13 +232,13 @@ bool rule_program::step(dwarf_reader& in) noexcept {
       return true;
     case cfa_def_cfa_expression:
       now.has_cfa_expression = true;
-      return now.expressions.keep(in.block(in.uleb()), now.cfa_expression);
+      return now.expressions.save(in.block(in.uleb()), now.cfa_expression);
     case cfa_expression:
     case cfa_val_expression: {
       const std::uint64_t n = in.uleb();
-      kept_expression kept;
-      if (!now.expressions.keep(in.block(in.uleb()), kept)) return false;
-      now.set(n, op == cfa_expression ? kind::at_expression : kind::is_expression, kept);
+      saved_expression saved;
+      if (!now.expressions.save(in.block(in.uleb()), saved)) return false;
+      now.set(n, op == cfa_expression ? kind::at_expression : kind::is_expression, saved);
       return true;
     }
     case cfa_offset_extended_sf: {
@@ -385,7 +385,7 @@ rules_result known_rules::look_up(std::uintptr_t place, frame_rules& out) noexce
   program.now.cfa_register = stack_pointer_register;
   program.now.set(stack_pointer_register, register_rule::kind::is_offset);
   if (!program.run(common.program)) return rules_result::not_supported;
-  program.keep_initial();
+  program.save_initial();
   if (!program.run(in)) return rules_result::not_supported;
   out = program.now;
   out.return_register = common.return_register;

@@ -33,7 +33,7 @@ inline constexpr unsigned return_address_register = 30;
 #endif
 
 // An expression's place in expression_bytes.
-struct kept_expression {
+struct saved_expression {
   std::uint16_t begin = 0;
   std::uint16_t size = 0;
 };
@@ -43,7 +43,7 @@ struct kept_expression {
 class expression_bytes {
  public:
   // False if there is no room.
-  bool keep(dwarf_reader from, kept_expression& out) noexcept {
+  bool save(dwarf_reader from, saved_expression& out) noexcept {
     const std::size_t size = from.left();
     if (size > sizeof bytes_ - count_) return false;
     std::memcpy(bytes_ + count_, from.at(), size);
@@ -52,7 +52,7 @@ class expression_bytes {
     return true;
   }
 
-  dwarf_reader at(kept_expression e) const noexcept {
+  dwarf_reader at(saved_expression e) const noexcept {
     return {bytes_ + e.begin, bytes_ + e.begin + e.size};
   }
 
@@ -75,7 +75,7 @@ struct register_rule {
   };
 
   kind how = kind::same;
-  kept_expression expression;
+  saved_expression expression;
   std::int64_t number = 0;  // an offset from the CFA, or a register
 };
 
@@ -84,7 +84,7 @@ struct frame_rules {
   std::int64_t cfa_offset = 0;
   bool has_cfa_expression = false;
   bool is_signal_frame = false;
-  kept_expression cfa_expression;
+  saved_expression cfa_expression;
   std::uint64_t return_register = 0;
   register_rule rules[frame_register_count];
   expression_bytes expressions;
@@ -93,7 +93,7 @@ struct frame_rules {
     if (n < frame_register_count) rules[n] = {how, {}, number};
   }
 
-  void set(std::uint64_t n, register_rule::kind how, kept_expression expression) noexcept {
+  void set(std::uint64_t n, register_rule::kind how, saved_expression expression) noexcept {
     if (n < frame_register_count) rules[n] = {how, expression, 0};
   }
 };

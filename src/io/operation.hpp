@@ -45,12 +45,12 @@ class scheduler;
 namespace VIGIL_IO_DETAIL {
 
 // A cancellation signal that is used again (operation_memory.cpp).
-class kept_signal {
+class spare_signal {
  public:
-  kept_signal();  // throws std::bad_alloc
-  ~kept_signal();
-  kept_signal(const kept_signal&) = delete;
-  kept_signal& operator=(const kept_signal&) = delete;
+  spare_signal();  // throws std::bad_alloc
+  ~spare_signal();
+  spare_signal(const spare_signal&) = delete;
+  spare_signal& operator=(const spare_signal&) = delete;
 
   boost::asio::cancellation_signal* operator->() const noexcept { return signal_; }
 
@@ -83,7 +83,7 @@ struct operation {
   std::recursive_mutex section{};
   int depth = 0;          // guarded by section
   bool answered = false;  // guarded by section: a nested section has ended
-  kept_signal signal{};
+  spare_signal signal{};
 
   // Written by the handler before `done`, read by the fiber afterwards.
   std::exception_ptr thrown{};

@@ -34,13 +34,13 @@ class spare_parts {
   }
 
   // False if there is one already.
-  bool keep(void* memory) noexcept {
+  bool put_back(void* memory) noexcept {
     if (is_gone || memory_ != nullptr) return false;
     memory_ = memory;
     return true;
   }
 
-  bool keep(cancellation_signal* signal) noexcept {
+  bool put_back(cancellation_signal* signal) noexcept {
     if (is_gone || signal_ != nullptr) return false;
     signal_ = signal;
     return true;
@@ -67,16 +67,16 @@ struct nothing {
 }
 
 [[gnu::noinline]] void operation::operator delete(void* p) noexcept {
-  if (!spare.keep(p)) ::operator delete(p);
+  if (!spare.put_back(p)) ::operator delete(p);
 }
 
-[[gnu::noinline]] kept_signal::kept_signal() : signal_(spare.take_signal()) {
+[[gnu::noinline]] spare_signal::spare_signal() : signal_(spare.take_signal()) {
   if (signal_ == nullptr) signal_ = new cancellation_signal;
 }
 
-[[gnu::noinline]] kept_signal::~kept_signal() {
+[[gnu::noinline]] spare_signal::~spare_signal() {
   if (signal_->slot().has_handler()) signal_->slot().emplace<nothing>();
-  if (!spare.keep(signal_)) delete signal_;
+  if (!spare.put_back(signal_)) delete signal_;
 }
 
 one_operation& memory_of(operation& o) noexcept {

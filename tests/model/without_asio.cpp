@@ -42,9 +42,9 @@ void operation::operator delete(void* p) noexcept {
   ::operator delete(p);
 }
 
-kept_signal::kept_signal() : signal_(nullptr) {}
+spare_signal::spare_signal() : signal_(nullptr) {}
 
-kept_signal::~kept_signal() = default;
+spare_signal::~spare_signal() = default;
 
 std::function<void()> on_ask_to_end;
 

@@ -131,11 +131,11 @@ class result_list {
   result_list& operator=(const result_list&) = delete;
 
   ~result_list() {
-    if (!is_kept_) clear();
+    if (!is_committed_) clear();
   }
 
   // The slots are then never destroyed.
-  void keep() noexcept { is_kept_ = true; }
+  void commit() noexcept { is_committed_ = true; }
 
   slot& add() {
     slot* const made = new slot;
@@ -187,7 +187,7 @@ class result_list {
   slot* first_ = nullptr;
   slot* last_ = nullptr;
   std::size_t size_ = 0;
-  bool is_kept_ = false;
+  bool is_committed_ = false;
 };
 
 }  // namespace VIGIL_DETAIL

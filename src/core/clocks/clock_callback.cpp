@@ -85,7 +85,7 @@ bool clock_callback::reset(nanos when) {
     throw;
   }
   when_ = deadline;
-  if (!was_counted) mark.keep();
+  if (!was_counted) mark.commit();
   return was_pending;
 }
 

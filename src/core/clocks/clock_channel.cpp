@@ -113,7 +113,7 @@ bool clock_channel::clock_changed() noexcept {
 bool clock_channel::reset(nanos when, nanos period) {
   pending_mark mark(*hub_);
   if (timed_channel::reset(when, period)) return true;
-  mark.keep();
+  mark.commit();
   return false;
 }
 

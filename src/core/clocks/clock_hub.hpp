@@ -114,7 +114,7 @@ class clock_hub {
   step_listener listener_;
 };
 
-// Counts a timer as pending until the end of the scope, unless it is kept.
+// Counts a timer as pending until the end of the scope, unless it is committed.
 class pending_mark {
  public:
   explicit pending_mark(clock_hub& hub) : hub_(&hub) { hub.begin_pending(); }
@@ -126,7 +126,7 @@ class pending_mark {
   pending_mark(const pending_mark&) = delete;
   pending_mark& operator=(const pending_mark&) = delete;
 
-  void keep() noexcept { hub_ = nullptr; }
+  void commit() noexcept { hub_ = nullptr; }
 
  private:
   clock_hub* hub_;

@@ -62,7 +62,7 @@ channel_core* make_clock_channel(const std::shared_ptr<clock_hub>& hub,
                                  nanos period) {
   pending_mark mark(*hub);
   auto* const made = new clock_channel(hub, kind, when, period);
-  mark.keep();
+  mark.commit();
   return made;
 }
 

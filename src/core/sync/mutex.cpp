@@ -46,7 +46,7 @@ constexpr std::uint32_t all_overtakes =
 constexpr nanos patience = 1'000'000;
 
 // Returns whether the mutex is reserved for the waiter that is on its way.
-bool is_kept(std::uint32_t word) noexcept {
+bool is_reserved(std::uint32_t word) noexcept {
   // ordering: a setting.
   return word != 0 && (word & mutex_core::due) == 0 &&
          word / one_overtake >= mutex_overtakes.load(order::relaxed);
@@ -63,7 +63,7 @@ bool take(mutex_core& m, bool was_woken) noexcept {
     } else if (was_woken) {
       next = locked | (seen & waiting);
     } else if (seen != 0) {
-      if (is_kept(seen)) return false;
+      if (is_reserved(seen)) return false;
       next += one_overtake;
     }
     // Pairs with the release in unlock() and unlock_slowly().
@@ -116,7 +116,7 @@ bool announce(mutex_core& m, bool was_woken) noexcept {
     if (take(m, was_woken)) return false;
     std::uint32_t seen = m.word.load(order::relaxed);  // ordering: the load only proposes
     // A free mutex that is not kept for another was freed after take() looked.
-    if ((seen & locked) == 0 && (was_woken || !is_kept(seen))) continue;
+    if ((seen & locked) == 0 && (was_woken || !is_reserved(seen))) continue;
     const std::uint32_t next = (seen | waiting) & ~(was_woken ? woken : 0);
     // ordering: hands nothing over; it continues the release before it.
     if (m.word.compare_exchange_strong(seen, next, order::relaxed)) return true;

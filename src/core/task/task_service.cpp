@@ -174,7 +174,7 @@ void task_service::body() {
       continue;
     }
     --spare_;
-    if (all_.empty() || idle_.size() >= idle_kept) break;
+    if (all_.empty() || idle_.size() >= most_idle) break;
     idle_.push_back(own.self);
     lock_.unlock();
     park(wait_reason::idle_runner);
@@ -267,7 +267,7 @@ bool task_service::enter(runner& own, task_core& t) noexcept {
   fiber& self = own.self;
   sched_.board.cover_owed();
   worker& here = *current_worker();
-  here.keep_no_longer();
+  here.share_when_due();
   here.new_stretch(t.made_at.file, t.made_at.line());
   const bool is_ready = run_until_it_waits(own, t);
   worker& now_here = *current_worker();

@@ -77,7 +77,7 @@ class task_service final : public runtime_part {
   };
 
   static constexpr unsigned tasks_per_turn = 32;
-  static constexpr std::size_t idle_kept = 16;
+  static constexpr std::size_t most_idle = 16;
 
   using ready_chain = chain<task_core, &task_core::next_ready>;
   using task_list = list<task_core, &task_core::among_all>;

@@ -86,7 +86,7 @@ void runner_pool::body() {
     }
     with_.sched.fibers.count_alive(-1);
     lock_.lock();
-    if (ending_.load() || idle_.size() >= idle_kept) {
+    if (ending_.load() || idle_.size() >= most_idle) {
       lock_.unlock();
       return;
     }
@@ -160,7 +160,7 @@ void runner_pool::count_from_end(timer_record& t) noexcept {
 void runner_pool::call(fiber& self, timer_record& t) {
   with_.sched.board.cover_owed();
   worker& here = *current_worker();
-  here.keep_no_longer();
+  here.share_when_due();
   here.new_stretch(t.made_at.file, t.made_at.line);
   if (self.ending.on_unhandled == nullptr) {
     call_open(self, t);

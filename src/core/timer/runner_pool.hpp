@@ -52,7 +52,7 @@ class runner_pool {
 
  private:
   static constexpr std::size_t callbacks_per_turn = 32;
-  static constexpr std::size_t idle_kept = 32;
+  static constexpr std::size_t most_idle = 32;
 
   // A worker on which room comes free looks afterwards, and so does the one in take().
   bool lacks_stack() const noexcept {

@@ -16,7 +16,7 @@ constexpr nanos shortest_tick = 1'000'000;
 constexpr nanos longest_tick = 500'000'000;
 
 // One is not enough: a program that wakes once a second would ring each time.
-constexpr int ticks_kept = 8;  // 4 s, unless the limit is below 2 s
+constexpr int most_ticks_at_rest = 8;  // 4 s, unless the limit is below 2 s
 
 // Looks at each worker's counts, for the bounds of its present stretch, and returns the
 // sum of their switches.
@@ -64,7 +64,7 @@ nanos stuck_watch::look(nanos now) noexcept {
   // While a fiber waits, nothing is at rest: a worker that sleeps in an io_context runs
   // its handlers there, and may never come out.
   ticks_at_rest_ = has_switched || somebody_waits || !all_sleep() ? 0 : ticks_at_rest_ + 1;
-  if (ticks_at_rest_ < ticks_kept) return next_tick_;
+  if (ticks_at_rest_ < most_ticks_at_rest) return next_tick_;
   if (!sched_.idle().oversight.attends_no_more([this] { return all_sleep(); })) return next_tick_;
   next_tick_ = 0;
   ticks_at_rest_ = 0;

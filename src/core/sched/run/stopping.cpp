@@ -34,7 +34,7 @@ namespace {
 // A signal of stop_on ends the grace if the end, whatever its cause, began at least this
 // long ago. An earlier signal means the same end: a process group gets a signal that its
 // leader relays as well, and a terminal that goes away sends more than one.
-constexpr nanos grace_kept = 200'000'000;
+constexpr nanos grace_at_least = 200'000'000;
 
 // The grace of main's function after a signal if none is named, and the time after which
 // a line on standard error says that it uses it.
@@ -90,7 +90,7 @@ void run_end::take_signals() noexcept {
       int none = 0;
       stop_signal_.compare_exchange_strong(none, signal);
       begin(signal);
-      if (since != 0 && sched_.clock.now() - since >= grace_kept) end_grace();
+      if (since != 0 && sched_.clock.now() - since >= grace_at_least) end_grace();
     }
     sched_.signals.deliver(signal);
   }

@@ -79,7 +79,7 @@ class clock_turns {
   void share_no_more() noexcept { share_at_ = never; }
 
   // Whether the moment is over: true once. For work without a switch in between.
-  bool keeps_no_longer() noexcept {
+  bool is_time_to_share() noexcept {
     if (share_at_ == never || monotonic_now() < share_at_) return false;
     share_at_ = never;
     return true;

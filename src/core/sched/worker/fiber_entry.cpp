@@ -34,7 +34,7 @@ void run_open(fiber& self) {
 }
 
 // The same for a fiber that may be joined, or whose exception goes to on_unhandled.
-[[gnu::always_inline]] inline void run_kept(fiber& self) noexcept {
+[[gnu::always_inline]] inline void run_catching(fiber& self) noexcept {
   try {
     run_open(self);
   } catch (...) {
@@ -54,7 +54,7 @@ void fiber_entry(void* argument) {
   if (is_ours || (is_detached && self.ending.on_unhandled == nullptr)) {
     run_open(self);
   } else {
-    run_kept(self);
+    run_catching(self);
   }
   self.destroy_locals();
   // The second of the two, this and detach(), sees the other and takes care of

@@ -176,7 +176,7 @@ void scheduler::start(fiber& f) noexcept {
   if (!w->push(f, run_order::in_order) || idle_.asleep() == 0) return;
   if (w->current != nullptr && w->current->starts_for_events) {
     w->share();
-    w->keep_no_longer();  // it may start many
+    w->share_when_due();  // it may start many
   } else if (w->has_one()) {
     w->share();
   } else {

@@ -56,8 +56,8 @@ class signal_hub {
   bool stop_is_noted() const noexcept { return (pending_.load() & 1) != 0; }
 
   // Called at the end of a run: drops the signals that came for it, and keeps a stop if
-  // `keeps_stop`.
-  void forget(bool keeps_stop) noexcept { pending_.fetch_and(std::uint64_t{keeps_stop ? 1u : 0u}); }
+  // `but_stop`.
+  void forget(bool but_stop) noexcept { pending_.fetch_and(std::uint64_t{but_stop ? 1u : 0u}); }
 
   // --- for workers
   // ordering: a hint. take() reads the bits again; a bit that is not seen now is seen at

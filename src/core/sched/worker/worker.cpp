@@ -136,8 +136,8 @@ inline fiber* worker::look_at_clock() noexcept {
   return turns_.deadline_has_come() ? sched.board.take_timer_fiber() : nullptr;
 }
 
-void worker::keep_no_longer() noexcept {
-  if (turns_.keeps_no_longer() && much_work(sched)) sched.work_added();
+void worker::share_when_due() noexcept {
+  if (turns_.is_time_to_share() && much_work(sched)) sched.work_added();
 }
 
 // Called on the stack of a fiber that leaves: the next one, if it comes from this

@@ -112,7 +112,7 @@ class worker {
 
   // Called between pieces of work without a switch in between: what the worker has kept
   // for that moment is for others now.
-  void keep_no_longer() noexcept;
+  void share_when_due() noexcept;
 
   // --- from any thread
   void push_pinned(fiber& f) noexcept;
