@@ -128,7 +128,7 @@ std::vector<runtime_facts> collect() {
     r.sched = &s;
     r.of = "runtime=\"" + std::to_string(s.number()) + "\"";
     s.add_stats(r.stats);
-    r.stats.blocking = s.side_pool->stats();
+    r.stats.blocking = s.own_pool->stats();
     r.tasks = detail::count_tasks(s);
   });
   const detail::slab_hold hold;

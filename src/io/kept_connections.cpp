@@ -213,8 +213,8 @@ waiter* kept_connections::part::call(connection& c, bool is_over_time) noexcept 
 }
 
 waiter* kept_connections::part::wake_starter() noexcept {
-  if (starter.waiter == nullptr || !starter.claim(outcome::value)) return nullptr;
-  return std::exchange(starter, {}).waiter;
+  if (starter.whose == nullptr || !starter.claim(outcome::value)) return nullptr;
+  return std::exchange(starter, {}).whose;
 }
 
 void kept_connections::part::expired(idle_time& entry) noexcept {
@@ -257,7 +257,7 @@ kept_connections::part::connection* kept_connections::part::next_ready()
       return c;
     }
     self.open(starter);
-    const auto opened = starter.ticket;
+    const auto opened = starter.opened;
     lock.unlock();
     const outcome result = self.wait(opened, wait_reason::connections, [this] {
       const lock_guard guard(lock);

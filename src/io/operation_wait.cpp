@@ -35,7 +35,7 @@ bool is_done(operation& o) noexcept {
 
 waiter* claim(operation& o) noexcept {
   open_wait* const w = std::exchange(o.waiting, nullptr);
-  return w != nullptr && w->claim(outcome::value) ? w->waiter : nullptr;
+  return w != nullptr && w->claim(outcome::value) ? w->whose : nullptr;
 }
 
 void set_done(operation& o) noexcept {
@@ -63,7 +63,7 @@ ending wait_once(operation& o, const wait_limit& limit) VIGIL_NO_THREAD_SAFETY_A
   o.lock.unlock();
   ending result = ending::completed;
   try {
-    result = ending_of(self.wait(own.ticket, {wait_reason::io, o.object}));
+    result = ending_of(self.wait(own.opened, {wait_reason::io, o.object}));
   } catch (const std::bad_alloc&) {
     // No memory for a timer; a limit that is already over does not need one.
     result = limit.is_over() ? ending::cut : ending::no_memory;
@@ -86,7 +86,7 @@ void wait_for_handler(operation& o) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
     self.open(own);
     o.waiting = &own;
     o.lock.unlock();
-    self.wait(own.ticket, {wait_reason::io, o.object});
+    self.wait(own.opened, {wait_reason::io, o.object});
   }
 }
 

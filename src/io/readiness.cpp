@@ -28,7 +28,7 @@ waiter* readiness::look_again() noexcept {
 
 waiter* readiness::claim() noexcept {
   open_wait* const w = std::exchange(waiting, nullptr);
-  return w != nullptr && w->claim(outcome::value) ? w->waiter : nullptr;
+  return w != nullptr && w->claim(outcome::value) ? w->whose : nullptr;
 }
 
 void retain(readiness* r) noexcept {
@@ -133,7 +133,7 @@ outcome wait_once(readiness& r,
   self.open(own);
   r.waiting = &own;
   r.lock.unlock();
-  return self.wait(own.ticket, {wait_reason::io, object}, [&r] {
+  return self.wait(own.opened, {wait_reason::io, object}, [&r] {
     const lock_guard guard(r.lock);
     r.waiting = nullptr;
   });

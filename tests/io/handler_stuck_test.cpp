@@ -24,7 +24,7 @@ constexpr const char* report = "no worker has switched to another fiber for ";
 
 // Whether the overseer looks for stuck workers. Caller: a worker.
 bool is_looked_after() {
-  return vigil::detail::current_scheduler()->idle().oversight.attends();
+  return vigil::detail::current_scheduler()->idle().overseen.attends();
 }
 
 // Reads until the report has come, which is written to the other end.

@@ -20,7 +20,7 @@ namespace {
 
 struct watched {
   watched() {
-    idle.oversight.begin();
+    idle.overseen.begin();
     idle.start_looking();
     idle.lie_down(place, never, never);
   }
@@ -76,13 +76,13 @@ TEST_CASE("oversight: a worker that gets up as the overseer goes to rest is atte
         auto s = std::make_unique<watched>();
         bool rests = false;
         std::thread looks([&] {
-          s->idle.oversight.clear();
-          rests = s->idle.oversight.attends_no_more([&] { return s->idle.asleep() == 1; });
-          s->idle.oversight.sleep_until(rests ? never : 0);
+          s->idle.overseen.clear();
+          rests = s->idle.overseen.attends_no_more([&] { return s->idle.asleep() == 1; });
+          s->idle.overseen.sleep_until(rests ? never : 0);
         });
         s->idle.stay_awake(s->place);
         looks.join();
-        model::require(s->idle.oversight.attends(), "it attends");
+        model::require(s->idle.overseen.attends(), "it attends");
         s->idle.stop_looking();
       },
       also::unbounded);

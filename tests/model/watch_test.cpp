@@ -121,7 +121,7 @@ struct two_workers {
         idle(at_once ? static_cast<watch&>(events) : plain) {
     if (!is_overseen) return;
     idle.count_as_traffic();
-    idle.oversight.begin();
+    idle.overseen.begin();
   }
 
   void arm(nanos to) {
@@ -207,16 +207,16 @@ struct two_workers {
   void oversee() {
     bool was_left = false;
     for (;;) {
-      idle.oversight.clear();
-      if (idle.oversight.is_over()) return;
+      idle.overseen.clear();
+      if (idle.overseen.is_over()) return;
       nanos until = never;
-      if (idle.oversight.looks()) {
+      if (idle.overseen.looks()) {
         const bool left = is_left();
         if (left && was_left) idle.wake_one();
         was_left = left;
-        if (left || !idle.oversight.rests([&] { return !is_left(); })) until = monotonic_now() + 1;
+        if (left || !idle.overseen.rests([&] { return !is_left(); })) until = monotonic_now() + 1;
       }
-      idle.oversight.sleep_until(until);
+      idle.overseen.sleep_until(until);
     }
   }
 
@@ -231,7 +231,7 @@ struct two_workers {
     world.join();
     other.join();
     if (!is_overseen) return;
-    idle.oversight.end();
+    idle.overseen.end();
     overseer.join();
   }
 };

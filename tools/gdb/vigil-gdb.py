@@ -660,7 +660,7 @@ class Program:
         at = layout.field(channel, f"channel_core.{queue}.elements_.first_")
         found = []
         while at and len(found) < 10_000:
-            found.append(self.waiter_text(layout.field(at, "queued_waiter.waiter")))
+            found.append(self.waiter_text(layout.field(at, "queued_waiter.whose")))
             at = layout.field(at, "queued_waiter.hook.after")
         return ", ".join(found) or "nobody"
 
@@ -709,7 +709,7 @@ class Program:
         kind = layout.field(at, "runtime_timer.kind", 1)
         text = layout.name("timer_kind", kind)
         if kind == layout.value("timer_kind::fiber_ready"):
-            return text + ": " + self.waiter_text(layout.field(at, "runtime_timer.wait.waiter"))
+            return text + ": " + self.waiter_text(layout.field(at, "runtime_timer.wait.whose"))
         if kind == layout.value("timer_kind::go_func"):
             period = layout.field(at, "timer_record.period")
             text += f", every {seconds(period)}" if period else ""

@@ -29,7 +29,7 @@ blocking_stats blocking_pool::stats() const {
 }
 
 blocking_stats stats_of_blocking() {
-  return detail::require_fiber("stats_of_blocking").sched->side_pool->stats();
+  return detail::require_fiber("stats_of_blocking").sched->own_pool->stats();
 }
 
 namespace detail {
@@ -69,7 +69,7 @@ bool run_blocking(side_pool* given,
   if (self.may_not_wait()) self.refuse("blocking");
   detail::fiber& f = *detail::current_fiber();
   detail::scheduler& sched = *f.sched;
-  side_pool& pool = given != nullptr ? *given : *sched.side_pool;
+  side_pool& pool = given != nullptr ? *given : *sched.own_pool;
   auto made = std::make_unique<side_job>();
   side_job& job = *made;
   job.table = &table;
@@ -85,7 +85,7 @@ bool run_blocking(side_pool* given,
   pool.submit(job);
   outcome result = outcome::value;
   try {
-    result = self.wait(job.waits.ticket,
+    result = self.wait(job.waits.opened,
                        {detail::wait_reason::blocking, static_cast<detail::side_call*>(&job)});
   } catch (const std::bad_alloc&) {
     leave(made, owned);  // no memory for the deadline

@@ -63,7 +63,7 @@ bool group_core::take_now(const char* call) {
   self.open(w);
   for_place_.push_back(w);
   lock_.unlock();
-  const outcome result = self.wait(w.ticket, {wait_reason::group_place, &made_at_}, [&]() noexcept {
+  const outcome result = self.wait(w.opened, {wait_reason::group_place, &made_at_}, [&]() noexcept {
     const lock_guard guard(lock_);
     if (w.hook.linked) for_place_.remove(w);
   });

@@ -80,7 +80,7 @@ attempt channel_core::send_now(void* value) noexcept {
   if (!receivers_.empty()) {
     if (queued_case* const c = claim_first(receivers_)) {
       move_value(ops, c->value, value);
-      return {channel_status::ok, c->waiter};
+      return {channel_status::ok, c->whose};
     }
   }
   if (size_ == capacity_) return {channel_status::not_ready};
@@ -102,12 +102,12 @@ attempt channel_core::recv_now(void* into) noexcept {
     if (c == nullptr) return {channel_status::ok};
     move_value(ops, slot(size_), c->value);
     ++size_;
-    return {channel_status::ok, c->waiter};
+    return {channel_status::ok, c->whose};
   }
   if (!senders_.empty() && !closed_) {
     if (queued_case* const c = claim_first(senders_)) {
       move_value(ops, into, c->value);
-      return {channel_status::ok, c->waiter};
+      return {channel_status::ok, c->whose};
     }
   }
   if (source != nullptr) {
@@ -206,7 +206,7 @@ channel_status finish(channel_core& c, attempt done) noexcept VIGIL_RELEASE(c.lo
   self.open(own);  // no thread sees the case before the lock is released
   c.lock.unlock();
   const auto reason = d == direction::send ? wait_reason::send : wait_reason::recv;
-  const outcome result = self.wait(own.ticket, {reason, &c}, [&]() noexcept {
+  const outcome result = self.wait(own.opened, {reason, &c}, [&]() noexcept {
     const lock_guard guard(c.lock);
     c.dequeue(d, own);
   });

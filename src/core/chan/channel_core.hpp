@@ -46,7 +46,7 @@ struct queued_case : queued_waiter {
 
   // Caller: the owner, whose wait the channel has ended.
   channel_status ended_with() const noexcept {
-    return waiter->outcome() == outcome::closed ? channel_status::closed : channel_status::ok;
+    return whose->outcome() == outcome::closed ? channel_status::closed : channel_status::ok;
   }
 };
 

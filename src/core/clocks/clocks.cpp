@@ -35,7 +35,7 @@ class clock_sleep final : private clock_follower {
   bool keep() noexcept override { return wait_.claim(outcome::value); }
 
   bool clock_changed() noexcept override {
-    wait_.waiter->deliver();
+    wait_.whose->deliver();
     return true;
   }
 

@@ -197,7 +197,7 @@ struct debug_layout {
     VIGIL_OFFSET(runtime_timer, when);
     VIGIL_OFFSET(runtime_timer, filed);
     VIGIL_OFFSET(runtime_timer, kind);
-    VIGIL_OFFSET(runtime_timer, wait.waiter);
+    VIGIL_OFFSET(runtime_timer, wait.whose);
     VIGIL_OFFSET(runtime_timer, send.argument);
     VIGIL_OFFSET(timer_record, next);
     VIGIL_OFFSET(timer_record, call.table_);
@@ -222,7 +222,7 @@ struct debug_layout {
     VIGIL_OFFSET(channel_core, closed_);
     VIGIL_OFFSET(channel_core, receivers_.elements_.first_);
     VIGIL_OFFSET(channel_core, senders_.elements_.first_);
-    VIGIL_OFFSET(queued_waiter, waiter);
+    VIGIL_OFFSET(queued_waiter, whose);
     VIGIL_OFFSET(queued_waiter, hook.after);
     VIGIL_OFFSET(shown_select, cases);
     VIGIL_OFFSET(shown_select, count);

@@ -160,7 +160,7 @@ void timeout_core::await_run(timeout_node& n, bool gone) noexcept {
     caller.open(mine);
     r->waiters.push_back(mine);
     lock.unlock();
-    caller.wait(mine.ticket, wait_reason::on_expire);
+    caller.wait(mine.opened, wait_reason::on_expire);
   }
 }
 
@@ -186,7 +186,7 @@ void timeout_core::end_closed() noexcept {
     r->waiters.push_back(mine);
     lock_.unlock();
     held.unlock();
-    caller.wait(mine.ticket, wait_reason::on_expire);
+    caller.wait(mine.opened, wait_reason::on_expire);
   }
   if (function != nullptr) drop_function(function);  // TL5
   timer_->release();

@@ -68,7 +68,7 @@ void check_stack(const char* name, std::size_t size) {
 runtime_stats stats_of(const scheduler& sched) {
   runtime_stats s;
   sched.add_stats(s);
-  s.blocking = sched.side_pool->stats();
+  s.blocking = sched.own_pool->stats();
   const stack_stats stacks = read_stack_stats();
   s.stacks_in_use = stacks.in_use;
   s.stack_bytes_mapped = stacks.mapped_bytes;
@@ -125,7 +125,7 @@ runtime_core::runtime_core(const scheduler_options& settings, std::unique_ptr<wa
       gate(std::make_shared<outside_gate>()),
       blocking(std::make_unique<side_pool>(settings.blocking_threads, "blocking")) {
   gate->sched = &sched;
-  sched.side_pool = blocking.get();
+  sched.own_pool = blocking.get();
 }
 
 runtime_core::~runtime_core() {

@@ -106,7 +106,7 @@ bool run_core::run(call_ref body) {
   bool has_begun = false;  // false: it was an attempt
   const at_end closed([&] { end.close_run(has_begun); });
   state.begin();
-  virtual_time.begin_run();
+  on_virtual_time.begin_run();
   process_count_own_threads(1);
   if (!settings_.is_observer) deadlocks.join();
   // Leaves before it releases the root context: until then another runtime that looks for
@@ -219,7 +219,7 @@ void run_core::start_workers() {
   // The workers count as looking from now on: work that the main fiber makes before their
   // threads have come up is for them.
   for (std::size_t i = 1; i < workers_.size(); ++i)
-    workers_[i]->idler.start_looking();
+    workers_[i]->idling.start_looking();
   open_gate(go);
 }
 

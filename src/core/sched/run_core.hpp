@@ -39,7 +39,7 @@ class run_core final : public run_seam, public scheduler {
   run_end end{*this, calls};
   side_calls calls{*this};
   deadlock_finder deadlocks{*this, end};
-  detail::virtual_time virtual_time{*this, calls, end, deadlocks};
+  virtual_time on_virtual_time{*this, calls, end, deadlocks};
 
  private:
   // --- run_seam
@@ -47,7 +47,7 @@ class run_core final : public run_seam, public scheduler {
 
   void all_rest() noexcept override { deadlocks.look(); }
 
-  bool clock_has_jumped(idler& w) noexcept override { return virtual_time.has_jumped(w); }
+  bool clock_has_jumped(idler& w) noexcept override { return on_virtual_time.has_jumped(w); }
 
   fiber& make_main_fiber(void* task);
   void start_workers();

@@ -45,14 +45,14 @@ bool wait(condition_core& c, const any_lock& lock, const wait_limit& limit) {
     guard.unlock();
   };
   const auto wait_for_it = [&] {
-    return self.wait(own.ticket, {wait_reason::condition, &c.queue}, leave);
+    return self.wait(own.opened, {wait_reason::condition, &c.queue}, leave);
   };
   try {
     lock.unlock(lock.lock);
   } catch (...) {
     // As if wait() had not been called: a notification that has already come goes to the
     // next waiter.
-    if (own.waiter->claim(own.ticket, outcome::cancelled)) {
+    if (own.whose->claim(own.opened, outcome::cancelled)) {
       leave();
     } else if (wait_for_it() == outcome::value) {
       notify_one(c);
@@ -74,7 +74,7 @@ void notify_one(condition_core& c) noexcept {
     const queue_guard guard(c.queue);
     first = detail::all_of(c.queue).claim_first();
   }
-  if (first != nullptr) first->waiter->deliver();
+  if (first != nullptr) first->whose->deliver();
 }
 
 void notify_all(condition_core& c) noexcept {

@@ -141,7 +141,7 @@ bool lock_and_wait(mutex_core& m, const wait_limit& limit) {
     self.open(own);  // nobody sees the record before the guard is released
     was_woken ? all.push_front(own) : all.push_back(own);
     guard.unlock();
-    const outcome ended = self.wait(own.ticket, {wait_reason::mutex, &m.queue}, [&]() noexcept {
+    const outcome ended = self.wait(own.opened, {wait_reason::mutex, &m.queue}, [&]() noexcept {
       guard.lock();
       if (own.linked) all.remove(own);
       left_queue(m);
@@ -205,14 +205,14 @@ namespace {
     if (next != nullptr && next->is_case) {
       word |= locked;  // MU5
     } else if (next != nullptr) {
-      const bool has_waited = now_of(*next->waiter) - next->since >= patience;
+      const bool has_waited = now_of(*next->whose) - next->since >= patience;
       word |= woken | (has_waited ? all_overtakes : seen & all_overtakes);
     }
     // Pairs with the acquire in take(). The mutex is locked and the guard is held, so
     // nobody else changes the word. A select's case has what was written by its claim.
     m.word.store(word, order::release);
     guard.unlock();
-    if (next != nullptr) next->waiter->deliver();
+    if (next != nullptr) next->whose->deliver();
     return;
   }
 }

@@ -52,7 +52,7 @@ void admit_readers(shared_mutex_core& m, wake_list& claimed) noexcept {
   while (queued_wait* const r = readers_of(m).claim_first()) {
     // ordering: the readers see what they have to through their claims.
     m.word.fetch_add(word::one_reader, order::relaxed);
-    claimed.add(*r->waiter);
+    claimed.add(*r->whose);
   }
 }
 
@@ -68,7 +68,7 @@ void settle(shared_mutex_core& m, after event, wake_list& claimed) noexcept {
       if (queued_wait* const w = writers_of(m).claim_first()) {
         // ordering: as for the readers. Nobody else changes an empty word (SM1).
         m.word.fetch_or(word::exclusive, order::relaxed);
-        claimed.add(*w->waiter);
+        claimed.add(*w->whose);
       } else {
         admit_readers(m, claimed);
       }

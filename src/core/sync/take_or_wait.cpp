@@ -33,7 +33,7 @@ bool wait_for_case(select_case& c, const wait_limit& limit, const char* call, ca
   if (found != case_look::queued) return found == case_look::taken;
   outcome ended = outcome::open;
   try {
-    ended = self.wait(place_of(c).ticket, {c.table->reason, shown_of(c)});
+    ended = self.wait(place_of(c).opened, {c.table->reason, shown_of(c)});
   } catch (...) {
     take_back(c);
     throw;

@@ -39,7 +39,7 @@ queued_wait* queue_ref::claim_first() const noexcept {
 
 void queue_ref::claim_all(wake_list& claimed) const noexcept {
   while (queued_wait* const w = claim_first())
-    claimed.add(*w->waiter);
+    claimed.add(*w->whose);
 }
 
 void wait_in(
@@ -53,7 +53,7 @@ void wait_in(
   self.open(own);  // nobody sees the record before the guard is released
   all.push_back(own);
   guard.unlock();
-  self.throw_if_ended(self.wait(own.ticket, {reason, &q}, [&]() noexcept {
+  self.throw_if_ended(self.wait(own.opened, {reason, &q}, [&]() noexcept {
     guard.lock();
     if (own.linked) all.remove(own);
     guard.unlock();

@@ -47,7 +47,7 @@ struct queued_wait : open_wait {
 
 // Whether both are cases of one select. False for nullptr.
 inline bool is_same_wait(const queued_wait* a, const queued_wait* b) noexcept {
-  return a != nullptr && b != nullptr && a->waiter == b->waiter && a->ticket == b->ticket;
+  return a != nullptr && b != nullptr && a->whose == b->whose && a->opened == b->opened;
 }
 
 // Operations on {first, last}: the queue's own list, or a second one under its lock.

@@ -359,7 +359,7 @@ void task_service::finish(runner& own, task_core& t) noexcept {
     t.note_handler(sched_.settings().on_unhandled.box());
     // Pairs with the acquire in has_ended().
     t.has_ended.store(true, order::release);
-    if (w != nullptr && w->claim(outcome::value)) joiner = w->waiter;
+    if (w != nullptr && w->claim(outcome::value)) joiner = w->whose;
   }
   if (joiner != nullptr) joiner->deliver(run_order::in_order);
   if (is_detached && t.frame.error != nullptr) t.report();

@@ -131,7 +131,7 @@ bool task_wait::queue_one(task_core& t, select_case& c, bool over, ticket& opene
   if (found != case_look::queued) return false;
   is_queued_ = true;
   state_ = state::open;
-  opened = detail::place_of(c).ticket;
+  opened = detail::place_of(c).opened;
   show(t, c.table->reason, shown_of(c));
   return true;
 }

@@ -61,7 +61,7 @@ void run_main(const virtual_options& options, detail::call_ref main) {
 }  // namespace detail_virtual
 
 void settle() {
-  detail::run_of(*detail::require_fiber("testing::settle").sched).virtual_time.settle();
+  detail::run_of(*detail::require_fiber("testing::settle").sched).on_virtual_time.settle();
 }
 
 }  // namespace VIGIL_PUBLIC::testing

@@ -80,7 +80,7 @@ void timed_channel::ring(void* self, nanos bell, fire_again* again) noexcept {
     if (c.is_due(time)) {
       if (queued_case* const first = c.first_receiver()) {
         hand_over(first->value, c.fire(time));
-        chosen = first->waiter;
+        chosen = first->whose;
       }
     }
     if (c.has_receivers() && c.is_pending()) {

@@ -42,7 +42,7 @@ entry_state validate(heap_entry& e) noexcept {
 }
 
 void attach(worker& w, intake& in) noexcept {
-  w.intake = &in;
+  w.own_intake = &in;
   if (!w.counters.log.is_on()) return;
   in.log = &w.counters.log;
   in.notes_armings = true;

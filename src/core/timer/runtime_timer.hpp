@@ -108,7 +108,7 @@ class runtime_timer {
 
   // Fetches the waiter of a timer that is known to be due next.
   void prefetch_waiter() const noexcept {
-    if (kind == timer_kind::fiber_ready) __builtin_prefetch(wait.waiter, 1);
+    if (kind == timer_kind::fiber_ready) __builtin_prefetch(wait.whose, 1);
   }
 
   atomic<nanos> when{idle};
@@ -127,8 +127,8 @@ class runtime_timer {
   timer_service* const service;
 
   struct waiting {
-    detail::waiter* waiter;  // written once, when the record is made
-    detail::ticket ticket;   // written before `when` is exchanged, read after the claim
+    waiter* whose;  // written once, when the record is made
+    ticket opened;  // written before `when` is exchanged, read after the claim
   };
 
   struct sending {

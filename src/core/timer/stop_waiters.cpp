@@ -150,7 +150,7 @@ bool stop_waiters::wait(timer_record& t, const wait_limit& limit, const char* ca
   self.open(mine);
   entries_.push_back(mine);
   lock_.unlock();
-  const outcome result = self.wait(mine.ticket, wait_reason::stop_and_wait, [&] {
+  const outcome result = self.wait(mine.opened, wait_reason::stop_and_wait, [&] {
     const lock_guard guard(lock_);
     if (mine.hook.linked) entries_.remove(mine);
   });

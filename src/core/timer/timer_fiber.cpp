@@ -158,8 +158,8 @@ void timer_fiber::note_fired(timer_kind kind, nanos late) noexcept {
 bool timer_fiber::fire_wait(runtime_timer& t, nanos seen, nanos now, batch& b) noexcept {
   if (!t.when.compare_exchange_strong(seen, runtime_timer::firing)) return false;
   note_fired(timer_kind::fiber_ready, now - seen);
-  waiter& w = *t.wait.waiter;
-  if (!w.claim(t.wait.ticket, outcome::timeout)) {
+  waiter& w = *t.wait.whose;
+  if (!w.claim(t.wait.opened, outcome::timeout)) {
     // The wait ended otherwise; its owner may be in disarm(), waiting for this
     // to let go of the waiter. Pairs with the acquire there.
     t.when.store(runtime_timer::idle, order::release);

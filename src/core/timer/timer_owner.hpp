@@ -56,7 +56,7 @@ class timer_owner {
   // The calling worker's intake; nullptr on other threads and in other runtimes.
   intake* own_intake() const noexcept {
     worker* const w = current_worker();
-    return w != nullptr && &w->sched == sched() ? w->intake : nullptr;
+    return w != nullptr && &w->sched == sched() ? w->own_intake : nullptr;
   }
 
   // The same, but nullptr if `run` is an earlier runtime.

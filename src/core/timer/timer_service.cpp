@@ -145,10 +145,10 @@ void timer_service::arm(waiter& w, ticket t, nanos deadline) {
   runtime_timer* record = w.timer;
   if (record == nullptr) {
     w.timer = record = make_plain_record(timer_kind::fiber_ready, *this, generation());
-    record->wait.waiter = &w;
+    record->wait.whose = &w;
   }
-  record->wait.ticket = t;
-  parts_->heap.arm(*here.intake, *record, deadline, true);
+  record->wait.opened = t;
+  parts_->heap.arm(*here.own_intake, *record, deadline, true);
 }
 
 void timer_service::disarm(waiter& w) noexcept {

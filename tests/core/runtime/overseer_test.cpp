@@ -40,7 +40,7 @@ vigil::detail::idle_workers& idle() {
 }
 
 bool overseer_looks() {
-  return idle().oversight.looks();
+  return idle().overseen.looks();
 }
 
 // Returns when something was left to this worker while another one slept.

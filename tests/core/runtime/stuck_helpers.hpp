@@ -78,7 +78,7 @@ class after_report {
 class attention {
  public:
   // Caller: a fiber of that runtime.
-  void begins() { by_.store(&detail::current_scheduler()->idle().oversight); }
+  void begins() { by_.store(&detail::current_scheduler()->idle().overseen); }
 
   void await_rest() const {
     while (by_.load() == nullptr || by_.load()->attends())

@@ -25,9 +25,9 @@ TEST_SUITE("idle_workers") {
     CHECK(a.until == 100);
     CHECK(b.until == 200'000);
     CHECK(c.until == never);
-    CHECK(a.watch == &watch);
-    CHECK(b.watch == nullptr);
-    CHECK(c.watch == nullptr);
+    CHECK(a.asleep_in == &watch);
+    CHECK(b.asleep_in == nullptr);
+    CHECK(c.asleep_in == nullptr);
     CHECK(idle.asleep() == 3);
     CHECK(idle.looking() == 0);
     CHECK(idle.earliest() == 100);
@@ -176,7 +176,7 @@ TEST_SUITE("idle_workers") {
     CHECK(idle.looking() == 1);  // b is roused
     idle.stay_awake(b);
     idle.lie_down(b, never, never);
-    CHECK(b.watch == &watch);
+    CHECK(b.asleep_in == &watch);
     idle.stay_awake(b);
     idle.stop_looking();
   }
@@ -196,7 +196,7 @@ TEST_SUITE("idle_workers") {
     CHECK(idle.asleep() == 0);  // both look for the new one
     idle.stay_awake(b);
     idle.lie_down(a, never, never);
-    CHECK(a.watch == &second);
+    CHECK(a.asleep_in == &second);
     std::thread sleeps_again([&] { idle.sleep(a); });
     idle.wake(a);
     sleeps_again.join();

@@ -14,7 +14,7 @@ namespace {
 // work that is left to it counts as left often.
 struct one_in_user_code {
   explicit one_in_user_code(bool has_overseer, nanos next = never) {
-    if (has_overseer) idle.oversight.begin();
+    if (has_overseer) idle.overseen.begin();
     idle.count_as_traffic();
     lie(idle, a, next, never);
     lie(idle, b, next, never);
@@ -39,13 +39,13 @@ TEST_SUITE("oversight") {
   TEST_CASE("what is left now and then wakes a sleeper, and calls nobody") {
     futex_watch watch;
     idle_workers idle(watch);
-    idle.oversight.begin();
+    idle.overseen.begin();
     sleeper a;
     lie(idle, a, never, never);
     CHECK_FALSE(idle.leave());
     CHECK(idle.asleep() == 0);
     CHECK(idle.looking() == 1);
-    CHECK_FALSE(idle.oversight.looks());
+    CHECK_FALSE(idle.overseen.looks());
     idle.stay_awake(a);
   }
 
@@ -53,7 +53,7 @@ TEST_SUITE("oversight") {
     one_in_user_code s(true);
     CHECK(s.idle.leave());
     CHECK(s.idle.asleep() == 1);
-    CHECK(s.idle.oversight.looks());
+    CHECK(s.idle.overseen.looks());
     CHECK(s.idle.leave());
     CHECK(s.idle.wake_calls() == 0);
   }
@@ -71,18 +71,18 @@ TEST_SUITE("oversight") {
     CHECK_FALSE(s.idle.leave());
     s.idle.staff_watch();
     s.idle.cover(5);
-    CHECK_FALSE(s.idle.oversight.looks());
+    CHECK_FALSE(s.idle.overseen.looks());
     s.idle.stop_looking();
     s.idle.stay_awake(s.b);
     s.idle.stop_looking();
     CHECK_FALSE(s.idle.leave());
-    CHECK_FALSE(s.idle.oversight.looks());
+    CHECK_FALSE(s.idle.overseen.looks());
   }
 
   TEST_CASE("a free watch and a deadline are left to the overseer that looks") {
     one_in_user_code s(true);
     s.idle.staff_watch();
-    CHECK(s.idle.oversight.looks());
+    CHECK(s.idle.overseen.looks());
     s.idle.cover(5);
     CHECK(s.idle.asleep() == 1);
     CHECK(s.idle.wake_calls() == 0);

@@ -60,8 +60,8 @@ class caller {
   ticket open() noexcept { return own_waiter().open(stoppable_, for_lock_); }
 
   ticket open(open_wait& w) noexcept {
-    w.waiter = &own_waiter();
-    return w.ticket = open();
+    w.whose = &own_waiter();
+    return w.opened = open();
   }
 
   // Waits until the ticket is claimed or the limit comes: then the outcome is `timeout`,

@@ -113,7 +113,7 @@ join_end wait_as_joiner(fiber_core& core, detail::caller& self) {
   core.joining.joiner = &own;
   core.joining.is_joined.store(true, detail::order::relaxed);  // ordering: in is_joined()
   core.joining.lock.unlock();
-  const outcome result = self.wait(own.ticket, {wait_reason::join, &core}, [&]() noexcept {
+  const outcome result = self.wait(own.opened, {wait_reason::join, &core}, [&]() noexcept {
     const lock_guard guard(core.joining.lock);
     take_out(core);
   });

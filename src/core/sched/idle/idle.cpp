@@ -10,10 +10,10 @@ namespace VIGIL_DETAIL {
 void idle_workers::lie_down(sleeper& s, nanos next, nanos second) noexcept {
   const lock_guard guard(lock_);
   if (watched_.load()) {
-    s.note.clear();
+    s.own_note.clear();
   } else {
     watched_.store(true);
-    s.watch = watch_;
+    s.asleep_in = watch_;
     watch_->prepare();
   }
   s.asked = s.until = choose_deadline(next, second);
@@ -42,11 +42,11 @@ void idle_workers::stay_awake(sleeper& s) noexcept {
     const lock_guard guard(lock_);
     // A waker may have taken it out already, and counted it as looking.
     if (s.hook.linked) remove(s);
-    left = std::exchange(s.watch, nullptr);
+    left = std::exchange(s.asleep_in, nullptr);
     if (left == watch_) watched_.store(false);
   }
   if (left != nullptr) left->after_wait();
-  oversight.somebody_is_awake();
+  overseen.somebody_is_awake();
 }
 
 void idle_workers::remove(sleeper& s) noexcept {
@@ -67,10 +67,10 @@ void idle_workers::publish() noexcept {
 
 void idle_workers::sleep(sleeper& s, nanos not_before) noexcept {
   const nanos until = std::max(s.asked, not_before);
-  if (s.watch != nullptr) {
-    s.watch->wait_until(until);
+  if (s.asleep_in != nullptr) {
+    s.asleep_in->wait_until(until);
   } else {
-    s.note.sleep_until(until);
+    s.own_note.sleep_until(until);
   }
   stay_awake(s);
 }
@@ -79,7 +79,7 @@ void idle_workers::sleep(sleeper& s, nanos not_before) noexcept {
 // enter the watch, before it is interrupted.
 void idle_workers::rouse(sleeper& s) noexcept {
   remove(s);
-  if (s.watch != nullptr ? s.watch->interrupt() : s.note.wake()) wake_calls_.add();
+  if (s.asleep_in != nullptr ? s.asleep_in->interrupt() : s.own_note.wake()) wake_calls_.add();
 }
 
 // The one whose sleep matters least: without a deadline, or with the latest.
@@ -96,11 +96,11 @@ sleeper* idle_workers::latest() const noexcept {
 // something was left several times in a row before, each within one of its looks of the
 // one before: then its looks cost less than as many wake-ups.
 bool idle_workers::leave_to_overseer() noexcept {
-  if (oversight.looks()) return true;
+  if (overseen.looks()) return true;
   const nanos now = monotonic_now();
   left_in_a_row_ = now - left_at_ < tuning::longest_look ? left_in_a_row_ + 1 : 0;
   left_at_ = now;
-  return left_in_a_row_ >= traffic_from_ && oversight.call();
+  return left_in_a_row_ >= traffic_from_ && overseen.call();
 }
 
 bool idle_workers::wake_slowly(bool is_left) noexcept {
@@ -118,7 +118,7 @@ void idle_workers::cover_slowly(nanos deadline) noexcept {
   if (!watched_.load() && leave_to_overseer()) return;
   // The one with the latest deadline is woken and lies down again with this one.
   sleeper* const s = latest();
-  if (s->watch != nullptr && s->watch->earlier(deadline)) {
+  if (s->asleep_in != nullptr && s->asleep_in->earlier(deadline)) {
     s->until = deadline;
     publish();
     wake_calls_.add();

@@ -42,10 +42,10 @@ namespace VIGIL_DETAIL {
 // A worker's place among the sleepers.
 struct sleeper {
   list_hook<sleeper> hook;
-  nanos until = never;             // guarded by idle_workers' lock; earlier() may move it
-  nanos asked = never;             // `until` as it was on lying down; the worker's own
-  detail::watch* watch = nullptr;  // where it sleeps; if null, on its note
-  detail::note note;
+  nanos until = never;         // guarded by idle_workers' lock; earlier() may move it
+  nanos asked = never;         // `until` as it was on lying down; the worker's own
+  watch* asleep_in = nullptr;  // where it sleeps; if null, on its note
+  note own_note;
 };
 
 // The watcher, the one sleeper in the watch, alone hears of I/O. One other sleeper may
@@ -59,7 +59,7 @@ class idle_workers {
  public:
   explicit idle_workers(watch& w) noexcept : watch_(&w) {}
 
-  detail::oversight oversight;
+  oversight overseen;
 
   // --- by the worker itself, on its own stack
   void start_looking() noexcept { looking_.fetch_add(1); }
@@ -89,7 +89,7 @@ class idle_workers {
   // to it; otherwise a worker looks, was woken for it, or none sleeps.
   bool leave() noexcept {
     if (asleep_.load() == 0 || looking_.load() != 0) return false;
-    return oversight.looks() || wake_slowly(true);
+    return overseen.looks() || wake_slowly(true);
   }
 
   // IA2, IA3 for a deadline: makes sure that a sleeper, if there is one, sleeps no longer

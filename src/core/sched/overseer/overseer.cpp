@@ -80,7 +80,7 @@ bool overseer::is_needed(const scheduler& s) noexcept {
          s.workers().size() > 1;
 }
 
-overseer::overseer(scheduler& of) : sched_(of), by_(of.idle().oversight), left_(of) {
+overseer::overseer(scheduler& of) : sched_(of), by_(of.idle().overseen), left_(of) {
   const scheduler_options& settings = of.settings();
   if (watches_for_stuck(of)) stuck_.emplace(of, settings.stuck_limit.count());
   if (settings.slow_fiber.count() > 0) slow_.emplace(of, settings.slow_fiber.count());

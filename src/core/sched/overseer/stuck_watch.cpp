@@ -65,7 +65,7 @@ nanos stuck_watch::look(nanos now) noexcept {
   // its handlers there, and may never come out.
   ticks_at_rest_ = has_switched || somebody_waits || !all_sleep() ? 0 : ticks_at_rest_ + 1;
   if (ticks_at_rest_ < most_ticks_at_rest) return next_tick_;
-  if (!sched_.idle().oversight.attends_no_more([this] { return all_sleep(); })) return next_tick_;
+  if (!sched_.idle().overseen.attends_no_more([this] { return all_sleep(); })) return next_tick_;
   next_tick_ = 0;
   ticks_at_rest_ = 0;
   return never;

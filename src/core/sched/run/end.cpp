@@ -218,7 +218,7 @@ outcome run_end::wait_for_end(fiber& self, end_wait awaited, nanos deadline) noe
     }
   }
   const lock_guard guard(lock_);
-  main_waits_.waiter = nullptr;
+  main_waits_.whose = nullptr;
   sched_.ending.listen(false);
   return result;
 }
@@ -264,7 +264,7 @@ void run_end::look_again() noexcept {
   wake_list claimed;
   {
     const lock_guard guard(lock_);
-    if (main_waits_.waiter != nullptr && end_has_come()) claimed.end(main_waits_);
+    if (main_waits_.whose != nullptr && end_has_come()) claimed.end(main_waits_);
   }
   claimed.deliver();
 }

@@ -35,7 +35,7 @@ bool side_calls::returned(side_call& c) noexcept {
     if (!in_virtual) {
       calls_.remove(c);
       // Claimed under the lock: a caller leaves under it, so a waiting one is alive here.
-      if (c.waits.claim(outcome::value)) waits = c.waits.waiter;
+      if (c.waits.claim(outcome::value)) waits = c.waits.whose;
     }
   }
   if (in_virtual) {
@@ -100,7 +100,7 @@ bool side_calls::take_in() noexcept {
       c = calls_.pop_front();
     }
     if (c == nullptr) return true;
-    if (c->waits.claim(outcome::value)) c->waits.waiter->deliver();
+    if (c->waits.claim(outcome::value)) c->waits.whose->deliver();
     over();
   }
 }

@@ -314,7 +314,7 @@ run_end::kept run_end::wait_as(deadline_fiber& role,
     has_waited = false;  // no memory for the deadline: it counts as passed
   }
   const lock_guard guard(lock_);
-  role.waits.waiter = nullptr;
+  role.waits.whose = nullptr;
   if (role.dismissed) return kept::dismissed;
   if (result != outcome::timeout) return kept::woken;
   // A longer grace may have been announced meanwhile.

@@ -91,7 +91,7 @@ bool cancel_node::begin_wait(queued_waiter& w) noexcept {
 
 // CN4. The thread that cancels takes the waiter out before it delivers.
 void cancel_node::end_wait(queued_waiter& w) noexcept {
-  if (w.waiter->outcome() == outcome::cancelled) return;
+  if (w.whose->outcome() == outcome::cancelled) return;
   const lock_guard guard(lock_);
   if (w.hook.linked) waiters_.remove(w);
 }

@@ -147,15 +147,15 @@ class waiter {
 
 // One wait of a waiter, left where the thread that ends it can find it.
 struct open_wait {
-  detail::waiter* waiter = nullptr;
-  detail::ticket ticket = 0;
+  waiter* whose = nullptr;
+  ticket opened = 0;
   // Whether the wait was ended from here, for an owner that left it in several places.
   // Written between claim and deliver().
   bool has_won = false;
 
   // True if this ended the wait; the caller then delivers the waiter.
   bool claim(outcome result) noexcept {
-    if (!waiter->claim(ticket, result)) return false;
+    if (!whose->claim(opened, result)) return false;
     has_won = true;
     return true;
   }

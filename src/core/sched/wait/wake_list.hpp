@@ -35,14 +35,14 @@ class wake_list {
   // Claims the wait; true if this call ended it.
   bool claim(open_wait& w, outcome result) noexcept {
     if (!w.claim(result)) return false;
-    add(*w.waiter);
+    add(*w.whose);
     return true;
   }
 
   // Ends the wait, if there is one, with `value`, and empties its place.
   void end(open_wait& w) noexcept {
-    if (w.waiter != nullptr) claim(w, outcome::value);
-    w.waiter = nullptr;
+    if (w.whose != nullptr) claim(w, outcome::value);
+    w.whose = nullptr;
   }
 
   // Takes out up to far_stride entries; `end(entry)` says whether it has claimed the
@@ -54,10 +54,10 @@ class wake_list {
     for (; n < far_stride && !queue.empty(); ++n) {
       taken[n] = queue.pop_front();
       prefetch_entry(taken[n]->ahead);
-      prefetch(taken[n]->waiter);
+      prefetch(taken[n]->whose);
     }
     for (std::size_t i = 0; i < n; ++i) {
-      if (end(*taken[i])) add(*taken[i]->waiter);
+      if (end(*taken[i])) add(*taken[i]->whose);
     }
   }
 

@@ -61,7 +61,7 @@ bool idler::lie_down() noexcept {
   const nanos next = sched_.board.next_deadline.load();
   // The overseer that looks sees to the second one.
   const bool by_one =
-      next == never || sched_.workers().size() == 1 || sched_.idle().oversight.looks();
+      next == never || sched_.workers().size() == 1 || sched_.idle().overseen.looks();
   const nanos second = by_one ? never : sched_.timers().second_deadline();
   sched_.idle().lie_down(place_, next, second);
   // First, since a deadlock that is found makes fibers ready.
@@ -74,8 +74,8 @@ bool idler::lie_down() noexcept {
 // IS3.
 void idler::sleep(nanos now) noexcept {
   counters_.kernel_waits.add();
-  const bool in_watch = place_.watch != nullptr;
-  if (decay_wants_attendant()) sched_.idle().oversight.ring();
+  const bool in_watch = place_.asleep_in != nullptr;
+  if (decay_wants_attendant()) sched_.idle().overseen.ring();
   event_log& log = counters_.log;
   if (log.is_on()) log.write(event_kind::sleep);
   sched_.idle().sleep(place_, not_before(now));

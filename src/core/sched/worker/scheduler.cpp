@@ -253,7 +253,7 @@ void scheduler::finish(fiber& f) noexcept {
     // Claimed under the lock: a joiner whose wait ended otherwise takes itself
     // out under it, so it is alive here.
     open_wait* const w = std::exchange(f.joining.joiner, nullptr);
-    if (w != nullptr && w->claim(outcome::value)) joiner = w->waiter;
+    if (w != nullptr && w->claim(outcome::value)) joiner = w->whose;
   }
   if (joiner != nullptr) joiner->deliver(run_order::in_order);
 }

@@ -98,8 +98,8 @@ class scheduler {
   // false if one was given to the constructor or came first.
   VIGIL_FOR_IO bool adopt_watch(std::unique_ptr<watch> w);
 
-  detail::side_pool* side_pool = nullptr;  // the runtime's own; of the blocking layer
-  atomic<runtime*> object{nullptr};        // the user's, which does not move
+  side_pool* own_pool = nullptr;     // the runtime's own; of the blocking layer
+  atomic<runtime*> object{nullptr};  // the user's, which does not move
 
   clock_source clock;
 

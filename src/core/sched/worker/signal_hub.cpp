@@ -14,7 +14,7 @@ void signal_hub::arrived(int signal) noexcept {
   pending_.fetch_or(std::uint64_t{1} << (signal & 63));
   where_.present().interrupt_in_handler();
   for (const auto& w : workers_)
-    w->idler.place().note.wake(waker::signal_handler);
+    w->idling.place().own_note.wake(waker::signal_handler);
 }
 
 void signal_hub::deliver(int signal) noexcept {

@@ -21,7 +21,7 @@ void timer_board::deadline_lowered(nanos deadline, bool parking) noexcept {
 }
 
 void timer_board::callbacks_came_due() noexcept {
-  if (of_.idle.asleep() != 0) current_worker()->idler.share(false);
+  if (of_.idle.asleep() != 0) current_worker()->idling.share(false);
 }
 
 // The last worker lies down without a deadline first, and then looks; here it is the

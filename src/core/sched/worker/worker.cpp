@@ -53,7 +53,7 @@ worker::worker(scheduler& owner, unsigned number)
       index(number),
       counters(owner.settings().recorder_events.value_or(0), owner.clock),
       budget(owner.settings().turn_budget),
-      idler(owner, inbox_, turns_, counters),
+      idling(owner, inbox_, turns_, counters),
       lone_(owner.settings().workers == 1),
       by_seed_(owner.clock.is_virtual() ? std::make_unique<seeded_order>(owner.dice()) : nullptr),
       random_(owner.settings().seed * 0x9e3779b9 + number),
@@ -77,13 +77,13 @@ void worker::run() noexcept {
     fiber* f = pick();
     if (f == nullptr && by_seed_ != nullptr) {
       if (sched.state.over()) break;
-      if (sched.above().clock_has_jumped(idler)) f = sched.board.take_timer_fiber();
+      if (sched.above().clock_has_jumped(idling)) f = sched.board.take_timer_fiber();
       if (f == nullptr) continue;
     }
     if (f == nullptr) {
-      if (!idler.is_looking()) {
+      if (!idling.is_looking()) {
         turns_.read_clock_next();
-        idler.start_looking();
+        idling.start_looking();
         // Once more, now that others leave it to this worker. If there are none, only
         // time has passed.
         f = lone_ ? look_at_clock() : pick();
@@ -91,14 +91,14 @@ void worker::run() noexcept {
       if (f == nullptr) f = steal();
       if (f == nullptr) {
         if (sched.state.over()) break;
-        idler.rest();
+        idling.rest();
         continue;
       }
     }
-    idler.found_one();
+    idling.found_one();
     // The timer fiber is not user code: a worker that looks goes on looking.
     if (f->role != fiber_role::timer) {
-      if (idler.is_looking()) {
+      if (idling.is_looking()) {
         stop_looking();
       } else if (cover_before_user_code) {
         cover_before_user_code = false;
@@ -107,7 +107,7 @@ void worker::run() noexcept {
     }
     enter(*f);
   }
-  if (idler.is_looking()) idler.stop_looking(0);
+  if (idling.is_looking()) idling.stop_looking(0);
   stacks.flush();
   this_worker = nullptr;
   side_ = nullptr;
@@ -115,7 +115,7 @@ void worker::run() noexcept {
 
 // Before user code: what this worker owes the others (P7).
 void worker::stop_looking() noexcept {
-  const bool others_rest = idler.stop_looking(takes_callback_ ? 1 : 0);
+  const bool others_rest = idling.stop_looking(takes_callback_ ? 1 : 0);
   cover_before_user_code = false;
   if (others_rest) sched.board.cover();
 }
@@ -131,7 +131,7 @@ fiber* worker::pick() noexcept {
 
 // The timer fiber, if a deadline has come.
 inline fiber* worker::look_at_clock() noexcept {
-  if (!turns_.due(idler.is_looking())) return nullptr;
+  if (!turns_.due(idling.is_looking())) return nullptr;
   if (turns_.shares_now() && much_work(sched)) sched.work_added();
   return turns_.deadline_has_come() ? sched.board.take_timer_fiber() : nullptr;
 }
@@ -153,7 +153,7 @@ inline fiber* worker::pick_directly() noexcept {
   const std::uint64_t others =
       sched.signals.hint() | sched.board.callbacks_waiting.load(order::relaxed);
   if ((cover_before_user_code | !inbox_.looks_empty() | (others != 0)) ||
-      turns_.due(idler.is_looking()) || turns_.next_is_for_others()) {
+      turns_.due(idling.is_looking()) || turns_.next_is_for_others()) {
     return nullptr;
   }
   fiber* const f = queue_.pop();
@@ -222,14 +222,14 @@ fiber* worker::steal() noexcept {
 
 void worker::push_pinned(fiber& f) noexcept {
   inbox_.push(f);
-  sched.idle().wake(idler.place());
+  sched.idle().wake(idling.place());
 }
 
 bool worker::nothing_else() noexcept {
   const bool none_here = by_seed_ != nullptr ? by_seed_->empty() : queue_.looks_empty();
   return none_here && inbox_.looks_empty() && sched.injected.looks_empty() &&
          !sched.timers().has_callbacks() && sched.signals.hint() == 0 &&
-         !turns_.due(idler.is_looking());
+         !turns_.due(idling.is_looking());
 }
 
 // --- running
@@ -368,7 +368,7 @@ void worker::after_timer_fiber(fiber& f, left_by how) noexcept {
   sched.board.parked_timer_fiber.store(&f, order::release);
   // A deadline that came meanwhile is seen at the next turn of this very worker, or after
   // a few if this was a long burst.
-  if (how == left_by::yield && !idler.is_looking() && by_seed_ == nullptr) {
+  if (how == left_by::yield && !idling.is_looking() && by_seed_ == nullptr) {
     turns_.read_clock_later();
   } else {
     turns_.read_clock_next();

@@ -108,7 +108,7 @@ class worker {
 
   // Called when a fiber has become ready here: it is left (idle.hpp), and if it is not
   // alone in the queue, kept for a moment at most.
-  void share() noexcept { idler.share(has_one()); }
+  void share() noexcept { idling.share(has_one()); }
 
   // Called between pieces of work without a switch in between: what the worker has kept
   // for that moment is for others now.
@@ -153,8 +153,8 @@ class worker {
   stack_cache stacks;
   record_pool::cache wait_records;      // of the timer layer
   record_pool::cache callback_records;  // of the timer layer
-  detail::intake* intake = nullptr;     // of the timer layer
-  detail::idler idler;
+  intake* own_intake = nullptr;         // of the timer layer
+  idler idling;
   // A fiber armed an earlier deadline while it parked, or began to wait for I/O, or the
   // timer fiber has run, and nobody was woken for it: a sleeper must cover the deadline
   // before user code runs here.
