@@ -8,52 +8,40 @@
 namespace VIGIL_DETAIL {
 
 namespace trace_field {
-inline constexpr unsigned packet = 1;
-}  // namespace trace_field
+enum : unsigned { packet = 1 };
+}
 
 namespace packet_field {
-inline constexpr unsigned timestamp = 8;
-inline constexpr unsigned sequence = 10;
-inline constexpr unsigned track_event = 11;
-inline constexpr unsigned track_descriptor = 60;
-}  // namespace packet_field
+enum : unsigned { timestamp = 8, sequence = 10, track_event = 11, track_descriptor = 60 };
+}
 
 namespace descriptor_field {
-inline constexpr unsigned uuid = 1;
-inline constexpr unsigned name = 2;
-inline constexpr unsigned process = 3;
-inline constexpr unsigned thread = 4;
-inline constexpr unsigned parent = 5;
-inline constexpr unsigned counter = 8;
-}  // namespace descriptor_field
+enum : unsigned { uuid = 1, name = 2, process = 3, thread = 4, parent = 5, counter = 8 };
+}
 
 namespace process_field {
-inline constexpr unsigned pid = 1;
-inline constexpr unsigned name = 6;
-}  // namespace process_field
+enum : unsigned { pid = 1, name = 6 };
+}
 
 namespace thread_field {
-inline constexpr unsigned pid = 1;
-inline constexpr unsigned tid = 2;
-inline constexpr unsigned name = 5;
-}  // namespace thread_field
+enum : unsigned { pid = 1, tid = 2, name = 5 };
+}
 
 namespace event_field {
-inline constexpr unsigned annotation = 4;
-inline constexpr unsigned type = 9;
-inline constexpr unsigned track = 11;
-inline constexpr unsigned name = 23;
-inline constexpr unsigned counter_value = 30;
-inline constexpr unsigned flow = 47;
-inline constexpr unsigned flow_end = 48;
-}  // namespace event_field
+enum : unsigned {
+  annotation = 4,
+  type = 9,
+  track = 11,
+  name = 23,
+  counter_value = 30,
+  flow = 47,
+  flow_end = 48
+};
+}
 
 namespace annotation_field {
-inline constexpr unsigned unsigned_value = 3;
-inline constexpr unsigned signed_value = 4;
-inline constexpr unsigned text = 6;
-inline constexpr unsigned name = 10;
-}  // namespace annotation_field
+enum : unsigned { unsigned_value = 3, signed_value = 4, text = 6, name = 10 };
+}
 
 inline constexpr std::uint64_t slice_begin = 1;
 inline constexpr std::uint64_t slice_end = 2;

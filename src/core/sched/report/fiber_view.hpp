@@ -7,6 +7,7 @@
 // copy and a row; and a line in docs/guide/reports.md.
 #pragma once
 
+#include "core/base/enum_names.hpp"
 #include "core/base/nanos.hpp"
 #include "core/machine/jump.hpp"
 #include "core/machine/stack.hpp"
@@ -86,7 +87,7 @@ enum class field_kind : std::uint8_t {
 constexpr const char* to_string(field_kind kind) noexcept {
   constexpr const char* names[] = {
       "id", "name", "state", "run", "reason", "age", "due", "flag", "place"};
-  return names[static_cast<std::size_t>(kind)];
+  return name_in<field_kind::place>(names, kind);
 }
 
 struct fiber_field {
