@@ -15,18 +15,14 @@ class symbol_reader;
 
 VIGIL_FOR_IO void write_frames(dump_writer& out, const frame_list& frames, symbol_reader& names);
 
-// So many fibers with the same frames, and tasks with the same wait, have a line of their
-// own.
-inline constexpr std::size_t lines_at_most = 20;
-
 // A line for each fiber, and below those with the same frames these frames.
-void write_text(dump_writer& out, const fiber_report& r, bool with_addresses);
+void write_text(dump_writer& out, fiber_report& r, bool with_addresses);
 
 // A line for each task; of more than some with equal birth and wait, `at_most` of them,
 // and how many the others are. Throws std::bad_alloc.
 void write_tasks(dump_writer& out, const fiber_report& r, std::size_t at_most, bool with_addresses);
 
 // One object. Throws std::bad_alloc.
-std::string to_json(const fiber_report& r, bool with_addresses);
+std::string to_json(fiber_report r, bool with_addresses);
 
 }  // namespace VIGIL_DETAIL

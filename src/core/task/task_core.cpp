@@ -6,6 +6,7 @@
 #include "core/sched/process/process_terminate.hpp"
 #include "core/sched/report/fiber_view.hpp"
 #include "core/sched/wait/case_table.hpp"
+#include "core/sched/worker/running_runtimes.hpp"
 #include "core/sched/worker/scheduler.hpp"
 #include "core/sched/worker/turn_budget.hpp"
 #include "core/sync/take_or_wait.hpp"
@@ -119,6 +120,8 @@ void task_core::show(fiber_view& s) const noexcept {
   s.id = id;
   s.task = this;
   s.sched = &service.sched();
+  s.runtime = s.sched->number();
+  s.has_others = several_run();
   s.file = made_at.file;
   s.line = made_at.line();
   s.stop_requested = stop_flag.load();

@@ -4,6 +4,7 @@
 #include "core/base/thread_annotations.hpp"
 #include "core/sched/fiber/fiber_words.hpp"
 #include "core/sched/report/dump_extension.hpp"
+#include "core/sched/report/fiber_table.hpp"
 #include "core/sched/worker/running_runtimes.hpp"
 #include "core/sched/worker/scheduler.hpp"
 
@@ -42,6 +43,7 @@ void write_value(dump_writer& out,
                  const call_ref& object) noexcept {
   switch (f.kind) {
     case field_kind::id:
+    case field_kind::runtime:
       out.number(f.raw(v));
       break;
     case field_kind::name:
@@ -71,21 +73,66 @@ void write_value(dump_writer& out,
   }
 }
 
+// Lends the process's one table to a dump; none while another dump has it.
+class table_hold {
+ public:
+  table_hold() noexcept : is_mine_(!is_taken.exchange(true)) {
+    if (is_mine_) table.clear();
+  }
+
+  ~table_hold() {
+    if (is_mine_) is_taken.store(false);
+  }
+
+  table_hold(const table_hold&) = delete;
+  table_hold& operator=(const table_hold&) = delete;
+
+  fiber_table* get() const noexcept { return is_mine_ ? &table : nullptr; }
+
+ private:
+  static inline atomic<bool> is_taken{false};
+  static inline fiber_table table;
+
+  const bool is_mine_;
+};
+
+// Whether this fiber has a line of its own, and whether it has frames in there.
+bool has_line(fiber_lines& all, const fiber_view& v, bool& has_frames) noexcept {
+  has_frames = true;
+  if (all.written == all.at_most) return false;
+  fiber_row* const row = all.table != nullptr ? all.table->find(v) : nullptr;
+  if (row == nullptr) return all.table == nullptr;
+  if (row->lines == lines_at_most) return false;
+  has_frames = ++row->lines <= frames_at_most;
+  return true;
+}
+
 void visit_stack(const stack& where, void* argument) noexcept {
   auto& all = *static_cast<fiber_lines*>(argument);
   fiber_view v;
   if (!take_view(where, v) || (all.takes != nullptr && !all.takes(v, *all.of))) return;
-  if (all.found++ >= all.at_most) return;
+  ++all.found;
+  bool has_frames = false;
+  if (!has_line(all, v, has_frames)) return;
+  ++all.written;
   const auto object = [&] {
     if (all.extension != nullptr) all.extension->write_object(all.out, where, v);
   };
   dump_fiber(all.out.text(all.before), v, object);
-  if (all.extension != nullptr) all.extension->write_frames(all.out, where, v);
+  if (all.extension != nullptr && has_frames) all.extension->write_frames(all.out, where, v);
 }
 
 void dump_fibers(dump_writer& out) noexcept {
-  fiber_lines all{.out = out, .extension = installed_extension.load()};
+  const table_hold table;
+  fiber_lines all{.out = out, .extension = installed_extension.load(), .table = table.get()};
   out.text("vigil: fibers\n");
+  {
+    const slab_hold hold;
+    if (all.table != nullptr) {
+      all.table->add_all();
+      write_table(out, *all.table, all.extension);
+    }
+  }
   write_lines(all);
   out.number(all.found).text(" fibers\n");
   if (all.extension != nullptr) all.extension->write_limits(out);
@@ -142,8 +189,8 @@ void write_lines(fiber_lines& all) noexcept {
     const slab_hold hold;
     for_each_stack_in_use(&visit_stack, &all);
   }
-  if (all.found > all.at_most) {
-    all.out.text(all.before).text("... and ").number(all.found - all.at_most).text(" more\n");
+  if (all.found > all.written) {
+    all.out.text(all.before).text("... and ").number(all.found - all.written).text(" more\n");
   }
 }
 

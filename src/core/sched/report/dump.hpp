@@ -16,11 +16,18 @@
 namespace VIGIL_DETAIL {
 
 class dump_extension;
+class fiber_table;
 class scheduler;
 class worker;
 
-// More fibers than anybody reads; the rest are only counted.
+// More fibers than anybody reads. A report that looks at so many gives each row of the
+// fiber_table its share; the rest are only counted.
 inline constexpr std::size_t fibers_shown_at_most = 10'000;
+// So many fibers of a row have a line of their own. A dump begins with the table if a row
+// has more.
+inline constexpr std::size_t lines_at_most = 20;
+// So many fibers of a row have their frames in a dump that a signal's handler writes.
+inline constexpr std::size_t frames_at_most = 3;
 
 // The code that writes a dump: a signal handler, or code that may hold any lock; or any
 // other.
@@ -59,7 +66,9 @@ struct fiber_lines {
   const scheduler* of = nullptr;
   std::size_t at_most = fibers_shown_at_most;
   const dump_extension* extension = nullptr;  // adds objects and frames
+  fiber_table* table = nullptr;               // has counted them: some of each row suffice
   std::size_t found = 0;
+  std::size_t written = 0;
 };
 
 // Writes them, and how many more there are. Async-signal-safe if the writer is. Caller:

@@ -77,7 +77,11 @@ bool take_view(const stack& where, fiber_view& s) noexcept {
   // compared.
   const bool runs_now = f->sched != nullptr && slot_with(f->sched) != nullptr;
   s.now = runs_now ? f->sched->clock.now() : monotonic_now();
-  if (runs_now && s.state == fiber_state::running) look_at_run(*f->sched, block, s);
+  if (runs_now) {
+    s.runtime = f->sched->number();
+    s.has_others = several_run();
+    if (s.state == fiber_state::running) look_at_run(*f->sched, block, s);
+  }
   // The fiber may have begun or ended meanwhile, so the magic word is read once more.
   return s.file != nullptr && look_at(block.magic) == fiber::live_magic;
 }

@@ -4,7 +4,8 @@
 // fiber by that table alone.
 //
 // A new field is a member of fiber_core and the code that writes it; here a member, its
-// copy and a row; and a line in docs/guide/reports.md.
+// copy and a row; and a line in docs/guide/reports.md. The program of the test,
+// tests/inspect/fiber_view_program.cpp, needs a fiber that shows it.
 #pragma once
 
 #include "core/base/enum_names.hpp"
@@ -60,6 +61,8 @@ struct fiber_view : fiber_identity {
   std::optional<run_bounds::span> ran;
   int thread = 0;
   const scheduler* sched = nullptr;  // only compared
+  std::uint64_t runtime = 0;         // the number of the one that runs it; 0: it has ended
+  bool has_others = false;           // other runtimes run as well
   bool pinned = false;
   bool in_callback = false;  // of a runner
   bool stop_requested = false;
@@ -73,21 +76,22 @@ struct fiber_view : fiber_identity {
 // How the value of a field is written, in text and in JSON. Those of the wait are shown
 // of a parked fiber alone; in JSON they belong to "waits_for".
 enum class field_kind : std::uint8_t {
-  id,      // the number of a fiber; 0: none, and not shown
-  name,    // a text of the program's, escaped, in brackets; not shown if empty
-  state,   // fiber_state
-  run,     // for how long it runs: two bounds; a debugger shows the thread instead
-  reason,  // of the wait; the object follows
-  age,     // of the wait; a moment, 0: not known, and not shown; how long ago it was
-  due,     // of the wait; a moment, `never`: not shown; how far it is
-  flag,    // the words before it alone, if it is set
-  place,   // "file:line", or what stands in place of a file
+  id,       // the number of a fiber; 0: none, and not shown
+  name,     // a text of the program's, escaped, in brackets; not shown if empty
+  state,    // fiber_state
+  run,      // for how long it runs: two bounds; a debugger shows the thread instead
+  reason,   // of the wait; the object follows
+  age,      // of the wait; a moment, 0: not known, and not shown; how long ago it was
+  due,      // of the wait; a moment, `never`: not shown; how far it is
+  flag,     // the words before it alone, if it is set
+  place,    // "file:line", or what stands in place of a file
+  runtime,  // its number; in a line only if there are several
 };
 
 constexpr const char* to_string(field_kind kind) noexcept {
   constexpr const char* names[] = {
-      "id", "name", "state", "run", "reason", "age", "due", "flag", "place"};
-  return name_in<field_kind::place>(names, kind);
+      "id", "name", "state", "run", "reason", "age", "due", "flag", "place", "runtime"};
+  return name_in<field_kind::runtime>(names, kind);
 }
 
 struct fiber_field {
@@ -140,6 +144,7 @@ inline constexpr fiber_field fiber_fields[] = {
      " by fiber ",
      VIGIL_AT(identity.parent),
      raw_of<&fiber_view::parent>},
+    {field_kind::runtime, "runtime", " of runtime ", 0, 0, raw_of<&fiber_view::runtime>},
 };
 
 #undef VIGIL_AT
@@ -159,6 +164,8 @@ inline bool is_shown(const fiber_field& f, const fiber_view& v) noexcept {
     case field_kind::age:
     case field_kind::flag:
       return f.raw(v) != 0;
+    case field_kind::runtime:
+      return v.has_others && f.raw(v) != 0;
     case field_kind::state:
     case field_kind::reason:
     case field_kind::place:

@@ -13,6 +13,14 @@ runtime_slot* slot_with(const scheduler* s) noexcept {
   return find_slot([s](const runtime_slot& slot) { return slot.running.load() == s; });
 }
 
+bool several_run() noexcept {
+  int n = 0;
+  const auto is_second = [&n](const runtime_slot& s) {
+    return s.running.load() != nullptr && ++n == 2;
+  };
+  return find_slot(is_second) != nullptr;
+}
+
 runtime_slot& free_slot() {
   if (runtime_slot* const found = slot_with(nullptr)) return *found;
   auto* const more = new slot_block;

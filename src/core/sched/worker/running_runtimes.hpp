@@ -77,6 +77,9 @@ void for_each_running(F&& f) noexcept {
   });
 }
 
+// Whether more than one runs. Async-signal-safe.
+bool several_run() noexcept;
+
 // The slot of this scheduler, or null if it does not run. Async-signal-safe.
 runtime_slot* slot_with(const scheduler* s) noexcept;
 
