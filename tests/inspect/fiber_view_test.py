@@ -23,7 +23,7 @@ LINE = re.compile(
     r"\[(?P<state>[a-z]+)(?P<run>,? (?:for|on) [^,\]]*)?"
     r"(?:: (?P<reason>.*?)(?P<object> (?:to|from|of) (?:the channel|fiber|task) .*?)?)?"
     r"(?:, for (?P<age>[\d.]+) s)?(?:, due (?P<due>in [\d.]+ s|[\d.]+ s ago))?"
-    r"(?P<flags>(?:, pinned|, stop requested)*)\] "
+    r"(?P<flags>(?:, [a-z ]+)*)\] "
     r"started at (?P<place>.*?)(?: by fiber (?P<parent>\d+))?")
 
 

@@ -149,7 +149,7 @@ class permit_case : public select_case {
 // A case for an event that leaves nothing to take.
 template <class F>
 class event_case : public select_case {
-  static_assert(takes<F>, "on_wait(wait_group, f): f takes nothing");
+  static_assert(takes<F>, "on_wait(object, f): f takes nothing");
 
  public:
   event_case(const case_table& of, void* waits_for, F f)

@@ -13,7 +13,8 @@
 //
 // read_some and write_some are those of a SyncReadStream and a SyncWriteStream, so
 // asio::read, asio::write, asio::read_until and Beast's synchronous functions work on it,
-// and wait as fibers do. For TLS see tls_stream (tls.hpp).
+// and wait as fibers do. For TLS see tls_stream (tls.hpp). A socket's protocol is one of
+// streams: at the end of SOCK_SEQPACKET Asio says 0 bytes and no error.
 //
 // Thread safety: read_some, write_some, close and the setters (not set_idle_list) may be
 // called by several fibers at a time, the setters by plain threads too. Reads are served

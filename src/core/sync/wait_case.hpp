@@ -9,6 +9,11 @@
 //     static queue_ref queue(core&) noexcept;
 //     static void left(core&, wake_list& claimed) noexcept;  // a wait has ended without a value
 //   };
+//
+// A case that is claimed has won: the core must not claim cases (queued_wait::is_case)
+// for any other news, as it may claim fibers that look again. The rest of a new case is a
+// function in vigil/cases.hpp, the extern table in vigil/detail/select_case.hpp, and
+// perhaps a friend in the object's class.
 #pragma once
 
 #include "core/sched/wait/case_table.hpp"

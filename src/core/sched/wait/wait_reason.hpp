@@ -1,4 +1,7 @@
 // wait_reason: why a fiber is parked, as the dump prints it. One value per kind of wait.
+//
+// A new one is a value, its row in wait_kinds, and a case in src/inspect/wait_ways.cpp,
+// which says where to look for what ends such a wait.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -117,7 +120,7 @@ constexpr bool are_in_order() noexcept {
   return std::size(wait_kinds) == static_cast<std::size_t>(wait_reason::test) + 1;
 }
 
-static_assert(are_in_order());
+static_assert(are_in_order(), "wait_kinds has one row for each wait_reason, in their order");
 
 constexpr const char* to_string(wait_reason reason) noexcept {
   const auto i = static_cast<std::size_t>(reason);
