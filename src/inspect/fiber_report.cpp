@@ -3,10 +3,12 @@
 #include "core/sched/report/dump.hpp"
 #include "core/sched/worker/running_runtimes.hpp"
 #include "inspect/running_frames.hpp"
+#include "inspect/symbols.hpp"
 #include "inspect/task_walk.hpp"
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <unordered_map>
 #include <utility>
@@ -21,10 +23,23 @@ std::size_t hash_of(const frame_list& f) noexcept {
   return h;
 }
 
+void sort_by_size(std::vector<std::unique_ptr<fiber_group>>& groups) {
+  std::stable_sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) {
+    return a->fibers.size() > b->fibers.size();
+  });
+}
+
 class collector {
  public:
   collector(const scheduler* running_on, bool with_frames)
-      : running_on_(running_on), with_frames_(with_frames) {}
+      : running_on_(running_on), with_frames_(with_frames) {
+    if (running_on == nullptr) report_.table = std::make_unique<fiber_table>();
+  }
+
+  // Counts them first: of each kind some are looked at, however many others there are.
+  void count_all() noexcept {
+    if (report_.table != nullptr) report_.table->add_all();
+  }
 
   void visit(const stack& where) {
     fiber_view s;
@@ -32,7 +47,7 @@ class collector {
     const bool runs = s.state == fiber_state::running;
     if (running_on_ != nullptr && (s.sched != running_on_ || !runs)) return;
     ++report_.fibers;
-    if (report_.collected == fibers_shown_at_most) return;
+    if (report_.collected == fibers_shown_at_most || !is_in_share(s)) return;
     reported_fiber f;
     f.shown = s;
     read(where, f);
@@ -71,14 +86,17 @@ class collector {
   }
 
   fiber_report take() {
-    std::stable_sort(
-        report_.groups.begin(), report_.groups.end(), [](const auto& a, const auto& b) {
-          return a->fibers.size() > b->fibers.size();
-        });
+    sort_by_size(report_.groups);
     return std::move(report_);
   }
 
  private:
+  bool is_in_share(const fiber_view& v) noexcept {
+    if (report_.table == nullptr) return true;
+    fiber_row* const row = report_.table->find(v);
+    return row != nullptr && row->lines++ < report_.table->share_of(fibers_shown_at_most);
+  }
+
   // Reads the frames and the object of the wait, of the moment of the snapshot. A fiber
   // that moves on meanwhile is looked at again, a few times; then only who it is is told.
   void read(const stack& where, reported_fiber& f) {
@@ -195,6 +213,37 @@ class collector {
 
 }  // namespace
 
+namespace {
+
+// The places that are not the library's, or all if there are no others, with what else
+// tells groups apart.
+std::vector<std::uintptr_t> own_places(const fiber_group& g, symbol_reader& names) {
+  std::vector<std::uintptr_t> all;
+  std::vector<std::uintptr_t> own;
+  for (const frame_list* const l : {&g.called, &g.frames}) {
+    for (unsigned i = 0; i < l->count; ++i) {
+      all.push_back(l->places[i]);
+      if (!is_library(names.at(l->places[i]))) own.push_back(l->places[i]);
+    }
+    all.push_back(static_cast<std::uintptr_t>(l->result));
+    if (!own.empty()) own.push_back(all.back());
+  }
+  return own.empty() ? all : own;
+}
+
+}  // namespace
+
+void join_groups(fiber_report& r, symbol_reader& names) {
+  std::map<std::vector<std::uintptr_t>, fiber_group*> by_places;
+  std::erase_if(r.groups, [&](const std::unique_ptr<fiber_group>& g) {
+    const auto [at, is_new] = by_places.try_emplace(own_places(*g, names), g.get());
+    if (is_new) return false;
+    std::move(g->fibers.begin(), g->fibers.end(), std::back_inserter(at->second->fibers));
+    return true;
+  });
+  sort_by_size(r.groups);
+}
+
 fiber_report collect_fibers(const scheduler* running_on, bool with_frames) {
   collector all(running_on, with_frames);
   std::exception_ptr error;
@@ -207,6 +256,7 @@ fiber_report collect_fibers(const scheduler* running_on, bool with_frames) {
   {
     const handler_scope inside;
     const slab_hold hold;
+    all.count_all();
     for_each_stack_in_use(
         [](const stack& where, void* a) noexcept {
           auto& v = *static_cast<visiting*>(a);

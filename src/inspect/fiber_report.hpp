@@ -2,7 +2,7 @@
 // tasks, as the dumps print them and as JSON.
 #pragma once
 
-#include "core/sched/report/fiber_view.hpp"
+#include "core/sched/report/fiber_table.hpp"
 #include "inspect/awaited_object.hpp"
 #include "inspect/frame_list.hpp"
 
@@ -16,13 +16,14 @@
 namespace VIGIL_DETAIL {
 
 class scheduler;
+class symbol_reader;
 
 struct reported_fiber {
   fiber_view shown;
   awaited_object awaited;
 };
 
-// Fibers with the same frames.
+// Fibers with the same frames, but for those of the library.
 struct fiber_group {
   frame_list frames;
   frame_list called;  // of the function on a side pool that they wait for
@@ -38,11 +39,16 @@ struct reported_task {
 struct fiber_report {
   // The largest first.
   std::vector<std::unique_ptr<fiber_group>> groups;
+  // All there are; not of a report on one scheduler.
+  std::unique_ptr<fiber_table> table;
   std::size_t fibers = 0;            // all there are
   std::size_t collected = 0;         // in the groups: fibers_shown_at_most
   std::vector<reported_task> tasks;  // fibers_shown_at_most
   std::size_t all_tasks = 0;
 };
+
+// Puts groups together that differ in frames of the library alone. Throws std::bad_alloc.
+void join_groups(fiber_report& r, symbol_reader& names);
 
 // Looks at all fibers and tasks; with `running_on` at the running fibers of that
 // scheduler alone. Not in a signal handler, and not on a fiber. Throws std::bad_alloc.

@@ -3,6 +3,8 @@
 #include "core/base/atomic.hpp"
 #include "core/sched/report/dump.hpp"
 #include "core/sched/report/dump_extension.hpp"
+#include "core/sched/report/fiber_table.hpp"
+#include "core/sched/worker/running_runtimes.hpp"
 #include "core/sync/lock_watch.hpp"
 #include "inspect/kernel_clock.hpp"
 #include "inspect/measured_stacks.hpp"
@@ -75,7 +77,8 @@ class inspect_extension final : public dump_extension {
   void write_limits(dump_writer& out) const noexcept override {
     out.text(
         "vigil: written where no lock may be taken: the names of functions are left out, which "
-        "`vigil-symbols` puts into this text, and so are the frames of running fibers\n");
+        "`vigil-symbols` puts into this text, and so are the frames of running fibers, and of all "
+        "but three that were started in one place and wait alike\n");
     // A dump that another one reads beside this one names builds twice, or not again.
     if (!room_of_handlers.is_taken.exchange(true)) {
       room_of_handlers.builds.forget();
@@ -120,10 +123,15 @@ constinit const inspect_extension the_extension;
 constexpr nanos dump_patience = 20'000'000'000;
 
 std::string text_of(const scheduler* running_on, const inspect::dump_options& options) {
-  const fiber_report r = collect_fibers(running_on, options.frames);
+  fiber_report r = collect_fibers(running_on, options.frames);
   std::string text;
   dump_writer out(text);
-  if (running_on == nullptr) out.text("vigil: fibers\n");
+  if (running_on == nullptr) {
+    out.text("vigil: fibers\n");
+    const handler_scope inside;
+    const slab_hold hold;
+    write_table(out, *r.table, &the_extension);
+  }
   write_text(out, r, options.addresses);
   if (running_on == nullptr) {
     if (r.fibers > r.collected) {

@@ -2,7 +2,7 @@
 
 #include "core/base/foreign_memory.hpp"
 #include "core/sched/report/dump.hpp"
-#include "core/sched/report/fiber_view.hpp"
+#include "core/sched/report/fiber_table.hpp"
 #include "core/sched/worker/running_runtimes.hpp"
 #include "core/sched/worker/scheduler.hpp"
 #include "core/timer/timer_service.hpp"
@@ -17,7 +17,7 @@
 #include <cstdint>
 #include <exception>
 #include <limits>
-#include <unordered_map>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -29,40 +29,7 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::size_t groups_shown_at_most = 500;
 constexpr std::size_t deadlines_shown_at_most = 20;
-
-// Fibers, or tasks, of one group have all of this in common.
-struct group_key {
-  std::size_t runtime;  // index in the survey
-  const char* file;
-  std::uint32_t line;
-  fiber_state state;
-  wait_reason reason;
-
-  bool operator==(const group_key&) const = default;
-};
-
-struct group_hash {
-  std::size_t operator()(const group_key& k) const noexcept {
-    std::size_t h = reinterpret_cast<std::uintptr_t>(k.file);
-    for (const std::size_t part :
-         {k.runtime, std::size_t{k.line}, std::size_t(k.state), std::size_t(k.reason)})
-      h = (h ^ part) * 0x9e37'79b9'7f4a'7c15;
-    return h ^ (h >> 32);
-  }
-};
-
-struct group_facts {
-  std::uint64_t count = 0;
-  std::uint64_t with_age = 0;
-  double sum = 0;
-  nanos newest = std::numeric_limits<nanos>::max();
-  nanos oldest = -1;
-  fiber_view example;  // the oldest
-};
-
-using group_map = std::unordered_map<group_key, group_facts, group_hash>;
 
 struct worker_facts {
   unsigned index;
@@ -114,7 +81,7 @@ class survey {
         service_of(const_cast<scheduler&>(s)).list_next(next, deadlines_shown_at_most);
     for (std::size_t i = 0; i < n; ++i)
       timers_.push_back({index, next[i].deadline - now, next[i]});
-    add_tasks(s, index);
+    add_tasks(s);
   }
 
   void visit(const stack& where) {
@@ -122,12 +89,12 @@ class survey {
     if (!take_view(where, s)) return;
     if (s.role != fiber_role::user && s.role != fiber_role::main) return;
     for (std::size_t i = 0; i < runtimes_.size(); ++i) {
-      if (runtimes_[i].sched == s.sched) return count(s, i);
+      if (runtimes_[i].sched == s.sched) return count(s, where, i);
     }
   }
 
   overview take() {
-    return {json::serialize(groups_of(fiber_groups_, fibers_)),
+    return {json::serialize(groups_of(*fibers_, fibers_->all())),
             json::serialize(tasks()),
             json::serialize(workers()),
             json::serialize(deadlines()),
@@ -135,38 +102,21 @@ class survey {
   }
 
  private:
-  void add_tasks(const scheduler& s, std::size_t runtime) {
-    const shown_tasks all = walk_tasks(
-        s, fibers_shown_at_most - tasks_grouped_, [&](runtime_part&, const shown_tasks& some) {
-          for (std::size_t i = 0; i < some.copied; ++i)
-            add_to(task_groups_, some.to[i], runtime);
-          tasks_grouped_ += some.copied;
-        });
+  void add_tasks(const scheduler& s) {
+    const std::size_t room = fibers_shown_at_most - tasks_grouped_->all();
+    const shown_tasks all = walk_tasks(s, room, [&](runtime_part&, const shown_tasks& some) {
+      for (std::size_t i = 0; i < some.copied; ++i)
+        tasks_grouped_->add(some.to[i], {});
+    });
     tasks_.all += all.all;
     tasks_.runnable += all.runnable;
     tasks_.running += all.running;
   }
 
-  void count(const fiber_view& s, std::size_t runtime) {
-    ++fibers_;
-    add_to(fiber_groups_, s, runtime);
+  void count(const fiber_view& s, const stack& where, std::size_t runtime) {
+    fibers_->add(s, where);
     if (s.state == fiber_state::parked && s.until != never) add_wait({runtime, s.until - s.now, s});
     if (s.state == fiber_state::running) place(s, runtimes_[runtime]);
-  }
-
-  static void add_to(group_map& groups, const fiber_view& s, std::size_t runtime) {
-    const bool waits = s.state == fiber_state::parked;
-    const wait_reason reason = waits ? s.reason : wait_reason::none;
-    group_facts& g = groups[{runtime, s.file, s.line, s.state, reason}];
-    const nanos age = waits && s.since != 0 ? std::max<nanos>(s.now - s.since, 0) : -1;
-    if (age > g.oldest || g.count == 0) g.example = s;
-    ++g.count;
-    g.oldest = std::max(g.oldest, age);
-    if (age >= 0) {
-      ++g.with_age;
-      g.sum += static_cast<double>(age);
-      g.newest = std::min(g.newest, age);
-    }
   }
 
   // Keeps the earliest, in order.
@@ -187,45 +137,11 @@ class survey {
     }
   }
 
-  json::object group(const group_key& k, const group_facts& g) const {
-    json::object o{{"runtime", runtimes_[k.runtime].number},
-                   {"started_at", site_of(copied_text(k.file).get(), k.line)},
-                   {"state", to_string(k.state)},
-                   {"count", g.count},
-                   {"oldest", json_of(g.example)}};
-    if (k.state == fiber_state::parked) o["waits_for"] = to_string(k.reason);
-    if (g.with_age != 0) {
-      o["newest_nanoseconds"] = g.newest;
-      o["mean_nanoseconds"] = static_cast<std::int64_t>(g.sum / static_cast<double>(g.with_age));
-      o["oldest_nanoseconds"] = g.oldest;
-    }
-    return o;
-  }
-
-  // The largest groups first.
-  json::object groups_of(const group_map& groups, std::uint64_t count) const {
-    using entry = std::pair<const group_key, group_facts>;
-    std::vector<const entry*> order;
-    for (const entry& e : groups)
-      order.push_back(&e);
-    std::sort(order.begin(), order.end(), [](const entry* a, const entry* b) {
-      if (a->second.count != b->second.count) return a->second.count > b->second.count;
-      return a->second.example.id < b->second.example.id;
-    });
-    json::array shown;
-    for (std::size_t i = 0; i < std::min(order.size(), groups_shown_at_most); ++i)
-      shown.push_back(group(order[i]->first, order[i]->second));
-    return {{"count", count},
-            {"groups", std::move(shown)},
-            {"more_groups", order.size() - std::min(order.size(), groups_shown_at_most)}};
-  }
-
   json::object tasks() const {
-    json::object o = groups_of(task_groups_, tasks_.all);
+    json::object o = groups_of(*tasks_grouped_, tasks_.all);
     o["runnable"] = tasks_.runnable;
     o["running"] = tasks_.running;
     o["parked"] = tasks_.parked();
-    o["in_groups"] = tasks_grouped_;
     return o;
   }
 
@@ -299,11 +215,9 @@ class survey {
   }
 
   std::vector<observed_runtime> runtimes_;
-  std::uint64_t fibers_ = 0;
-  group_map fiber_groups_;
+  const std::unique_ptr<fiber_table> fibers_ = std::make_unique<fiber_table>();
   shown_tasks tasks_;  // the numbers alone
-  std::size_t tasks_grouped_ = 0;
-  group_map task_groups_;
+  const std::unique_ptr<fiber_table> tasks_grouped_ = std::make_unique<fiber_table>();
   std::vector<wait_with_deadline> waits_;
   std::vector<due_timer> timers_;
 };

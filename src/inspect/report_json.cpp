@@ -179,8 +179,9 @@ json::array runtimes() {
 
 }  // namespace
 
-std::string to_json(const fiber_report& r, bool with_addresses) {
+std::string to_json(fiber_report r, bool with_addresses) {
   symbol_reader names;
+  join_groups(r, names);
   json::array fibers;
   json::array stacks;
   json::array tasks;
@@ -192,6 +193,7 @@ std::string to_json(const fiber_report& r, bool with_addresses) {
   for (const reported_task& t : r.tasks)
     tasks.push_back(task_of(t, with_addresses));
   const json::object all{{"fiber_count", r.fibers},
+                         {"groups", groups_of(*r.table, r.fibers)},
                          {"fibers", std::move(fibers)},
                          {"stacks", std::move(stacks)},
                          {"task_count", r.all_tasks},

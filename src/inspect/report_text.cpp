@@ -15,20 +15,45 @@
 namespace VIGIL_DETAIL {
 namespace {
 
-void write_place(dump_writer& out, const code_place& p) {
-  for (std::size_t i = 0; i < p.functions.size(); ++i) {
-    const code_function& f = p.functions[i];
-    out.text("    at ").text(f.name.empty() ? "?" : f.name.c_str());
-    if (!f.file.empty()) out.text(" ").file(f.file.c_str()).text(":").number(f.line);
-    if (i + 1 < p.functions.size()) {
-      out.text(" [inlined]\n");
-    } else if (!p.module.empty()) {
-      out.text(" (").file(p.module.c_str()).text("+0x").number(p.offset, 16).text(")\n");
-    } else {
-      out.text(" (0x").number(p.offset, 16).text(")\n");
+// Writes frames, and folds those of the library: they tell nothing to those who do not
+// write it.
+class frame_writer {
+ public:
+  explicit frame_writer(dump_writer& out) noexcept : out_(out) {}
+
+  void write(const code_place& p) noexcept {
+    for (std::size_t i = 0; i < p.functions.size(); ++i) {
+      if (is_of_library(p.functions[i])) {
+        ++folded_;
+      } else {
+        end();
+        write(p, i);
+      }
     }
   }
-}
+
+  void end() noexcept {
+    if (folded_ != 0) out_.text("    ... ").number(folded_).text(" functions of vigil\n");
+    folded_ = 0;
+  }
+
+ private:
+  void write(const code_place& p, std::size_t i) noexcept {
+    const code_function& f = p.functions[i];
+    out_.text("    at ").text(f.name.empty() ? "?" : f.name.c_str());
+    if (!f.file.empty()) out_.text(" ").file(f.file.c_str()).text(":").number(f.line);
+    if (i + 1 < p.functions.size()) {
+      out_.text(" [inlined]\n");
+    } else if (!p.module.empty()) {
+      out_.text(" (").file(p.module.c_str()).text("+0x").number(p.offset, 16).text(")\n");
+    } else {
+      out_.text(" (0x").number(p.offset, 16).text(")\n");
+    }
+  }
+
+  dump_writer& out_;
+  unsigned folded_ = 0;
+};
 
 void write_line(dump_writer& out,
                 const fiber_view& s,
@@ -110,15 +135,18 @@ void write_tasks(dump_writer& out,
 }
 
 void write_frames(dump_writer& out, const frame_list& frames, symbol_reader& names) {
+  frame_writer to(out);
   for (unsigned i = 0; i < frames.count; ++i)
-    write_place(out, names.at(frames.places[i]));
+    to.write(names.at(frames.places[i]));
+  to.end();
   if (frames.result != frames_result::whole) {
     out.text("    (").text(to_string(frames.result)).text(")\n");
   }
 }
 
-void write_text(dump_writer& out, const fiber_report& r, bool with_addresses) {
+void write_text(dump_writer& out, fiber_report& r, bool with_addresses) {
   symbol_reader names;
+  join_groups(r, names);
   for (const auto& g : r.groups)
     write_group(out, *g, names, with_addresses);
 }

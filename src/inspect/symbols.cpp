@@ -247,6 +247,18 @@ symbol_reader::symbol_reader() : files_(std::make_unique<debug_files>()) {}
 
 symbol_reader::~symbol_reader() = default;
 
+// The name may begin with the type of the result, if the function is made of a template.
+bool is_of_library(const code_function& f) noexcept {
+  std::string_view name = f.name;
+  name = name.substr(0, name.find_first_of("(<"));
+  if (const std::size_t space = name.rfind(' '); space != name.npos) name.remove_prefix(space + 1);
+  return name.starts_with("vigil::");
+}
+
+bool is_library(const code_place& p) noexcept {
+  return std::all_of(p.functions.begin(), p.functions.end(), is_of_library);
+}
+
 const code_place& symbol_reader::at(std::uintptr_t place) {
   const auto [found, is_new] = known_.try_emplace(place);
   code_place& out = found->second;

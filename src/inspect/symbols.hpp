@@ -30,6 +30,11 @@ struct code_place {
   std::vector<code_function> functions;
 };
 
+bool is_of_library(const code_function& f) noexcept;
+
+// Whether all functions of the place are the library's.
+bool is_library(const code_place& p) noexcept;
+
 // Names places, each once. For one thread at a time. Opens files.
 class symbol_reader {
  public:

@@ -68,13 +68,11 @@ const showGroups = (id, all, name) => {
     [duration(g.oldest_nanoseconds), 'number'], [duration(g.mean_nanoseconds), 'number'],
     [duration(g.newest_nanoseconds), 'number'], [name(g.oldest), '', fields(g.oldest)]]));
   $('more-' + id).textContent =
-      all.more_groups ? 'and ' + all.more_groups + ' smaller groups' : '';
+      all.in_no_group ? 'and ' + all.in_no_group + ' others' : '';
 };
 const showTasks = (tasks) => {
   $('tasks-part').hidden = tasks.count === 0;
   showGroups('tasks', tasks, (t) => 'task ' + t.id);
-  const left = tasks.count - tasks.in_groups;
-  if (left > 0) $('more-tasks').textContent += ' and ' + left + ' tasks that were started later';
 };
 
 const showDeadlines = (deadlines) => {
@@ -173,7 +171,7 @@ const look = async () => {
     showDeadlines(all.deadlines);
     showLateness(all.lateness);
     $('summary').textContent = all.fibers.count + ' fibers in ' +
-        (all.fibers.groups.length + all.fibers.more_groups) + ' groups' +
+        all.fibers.groups.length + (all.fibers.in_no_group ? ' groups and others' : ' groups') +
         (all.tasks.count ? ', ' + all.tasks.count + ' tasks' : '');
     $('state').textContent = 'live';
   } catch (e) {

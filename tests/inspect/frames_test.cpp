@@ -50,7 +50,6 @@ TEST_SUITE("frames") {
           const auto all = functions_below(text, Wait::name);
           CHECK(own(all, "ten_waits::") == ten_waits::functions_of<Wait>());
           REQUIRE(!all.empty());
-          CHECK(has(all.back(), "stack_begins"));
         });
       });
     });
@@ -62,6 +61,10 @@ TEST_SUITE("frames") {
       ten_waits::run([] {
         const std::string dumped = written([](std::FILE* f) { vigil::debug::dump(f); });
         const std::string json = written([](std::FILE* f) { vigil::inspect::dump_json(f); });
+        // In the text the library's frames are folded, as are those of its own fibers.
+        CHECK(count_of(json, "stack_begins") >= 10);
+        CHECK(count_of(dumped, " functions of vigil\n") >= 10);
+        CHECK_FALSE(has(dumped, "    at vigil::"));
         ten_waits::for_each_kind([&]<class Wait>() {
           NOTE("Wait::name: ", Wait::name);
           CHECK(own(functions_below(dumped, Wait::name), "ten_waits::") ==
@@ -88,8 +91,7 @@ TEST_SUITE("frames") {
       CHECK(fiber_line(text, "nap 19") != "");
       CHECK(fiber_line(text, "nap 20") == "");
       CHECK(text.find("(nap 0)") < text.find("(nap 1)"));
-      // One stack for all thirty.
-      CHECK(count_of(text, "    at vigil::sleep_for") <= 1);
+      CHECK(has(text, "vigil: fibers\n  30 [parked: sleep, for at most 30.000 s] started at "));
     });
   }
 
@@ -214,7 +216,8 @@ TEST_SUITE("frames") {
       const std::string text = inspected({.frames = false, .addresses = false});
       CHECK(has(fiber_line(text, "nap"), "parked: sleep"));
       CHECK_FALSE(has(text, "    "));
-      CHECK(count_of(text, "parked: sleep") == 41);
+      CHECK(count_of(text, "\nfiber ") == 44);  // with main, the timer fiber and a runner
+      CHECK(has(text, "\n  40 [parked: sleep"));
     });
   }
 }

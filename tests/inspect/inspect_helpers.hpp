@@ -13,7 +13,24 @@
 #include <string_view>
 #include <vector>
 
+// Not in the library's namespace, whose frames are folded.
+namespace stacks {
+
+// Calls itself so many times, and then at_bottom().
+[[gnu::noinline]] inline void down(int depth, const std::function<void()>& at_bottom) {
+  if (depth == 0) {
+    at_bottom();
+  } else {
+    down(depth - 1, at_bottom);
+  }
+  asm volatile("" ::: "memory");  // no tail call
+}
+
+}  // namespace stacks
+
 namespace vigil::testing_support {
+
+using stacks::down;
 
 template <class Write>
 std::string written(Write write) {
@@ -78,16 +95,6 @@ inline std::vector<std::string> functions_below(const std::string& text, std::st
     }
   }
   return all;
-}
-
-// Calls itself so many times, and then at_bottom().
-[[gnu::noinline]] inline void down(int depth, const std::function<void()>& at_bottom) {
-  if (depth == 0) {
-    at_bottom();
-  } else {
-    down(depth - 1, at_bottom);
-  }
-  asm volatile("" ::: "memory");  // no tail call
 }
 
 inline std::size_t count_of(const std::string& text, std::string_view part) {

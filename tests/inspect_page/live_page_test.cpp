@@ -117,7 +117,7 @@ TEST_SUITE("live page") {
       CHECK(tasks.at("parked") == 5);
       CHECK(tasks.at("runnable") == 0);
       CHECK(tasks.at("running") == 0);
-      CHECK(tasks.at("in_groups") == 5);
+      CHECK(tasks.at("in_no_group") == 0);
       REQUIRE(tasks.at("groups").as_array().size() == 2);
       CHECK(tasks.at("groups").at(0).at("waits_for") == "sleep");
       CHECK(tasks.at("groups").at(0).at("count") == 4);
