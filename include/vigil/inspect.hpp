@@ -83,9 +83,10 @@ struct dump_options {
 VIGIL_API void dump(std::FILE* out, const dump_options& options = {});
 
 // The same as one JSON object: "fiber_count", "groups" (the table), "fibers", "stacks",
-// "task_count", "tasks" and "runtimes"; a fiber's "stack" is an index in "stacks". Durations are in
-// nanoseconds. Names are UTF-8, with U+FFFD in place of other bytes. Throws std::bad_alloc, and
-// std::system_error if no thread can be had, or if it takes longer than 20 s.
+// "task_count", "tasks" and "runtimes"; a fiber's "stack" is an index in "stacks".
+// Durations are in nanoseconds. Names are UTF-8, with U+FFFD in place of other bytes.
+// Throws std::bad_alloc, and std::system_error if no thread can be had, or if it takes
+// longer than 20 s.
 VIGIL_API void dump_json(std::FILE* out, const dump_options& options = {});
 
 // stack_use: how much of their stacks the fibers that were started in one place have
