@@ -112,7 +112,7 @@ bool clock_channel::clock_changed() noexcept {
 
 bool clock_channel::reset(nanos when, nanos period) {
   pending_mark mark(*hub_);
-  if (timed_channel::reset(when, period)) return true;
+  if (rearm(when, period)) return true;
   mark.commit();
   return false;
 }

@@ -21,7 +21,7 @@ class clock_channel final : public timed_channel, private clock_follower {
   // which has counted the timer as pending.
   clock_channel(const std::shared_ptr<clock_hub>& hub, clock_kind kind, nanos when, nanos period);
 
-  // As any timed_channel's; throws std::system_error as well.
+  // As rearm(); throws std::system_error as well.
   bool reset(nanos when, nanos period) VIGIL_EXCLUDES(lock);
 
   nanos deadline() const noexcept VIGIL_EXCLUDES(lock);  // never: not pending

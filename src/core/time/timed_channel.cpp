@@ -9,10 +9,6 @@ namespace {
 
 constexpr element_ops time_ops = {sizeof(nanos), alignof(nanos), nullptr, nullptr};
 
-[[noreturn]] void throw_gone() {
-  throw runtime_gone("vigil: a timer: its runtime has ended");
-}
-
 }  // namespace
 
 timed_channel::timed_channel(timer_service& service,
@@ -41,7 +37,7 @@ void timed_channel::hand_over(void* into, nanos when) noexcept {
 
 void timed_channel::arm(bool parking) {
   if (!is_pending()) {
-    if (has_ended()) throw_gone();
+    if (has_ended()) throw runtime_gone("vigil: a wait for a timer: its runtime has ended");
     return;
   }
   if (timer_ == nullptr) {
@@ -94,9 +90,9 @@ void timed_channel::ring(void* self, nanos bell, fire_again* again) noexcept {
   release(&c);
 }
 
-bool timed_channel::reset(nanos when, nanos period) {
+bool timed_channel::rearm(nanos when, nanos period) {
   const lock_guard guard(lock);
-  if (has_ended()) throw_gone();
+  if (has_ended()) throw runtime_gone("vigil: reset() of a timer: its runtime has ended");
   const nanos before = in_force();
   const nanos period_before = period_;
   set(as_pending(when));

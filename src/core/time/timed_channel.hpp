@@ -26,18 +26,20 @@ namespace VIGIL_DETAIL {
 
 class timed_channel : public channel_core, public timed_source {
  public:
-  // Both return true if a value was pending. reset() throws runtime_gone or
-  // std::bad_alloc, with nothing changed.
-  bool reset(nanos when, nanos period) VIGIL_EXCLUDES(lock);
+  // Returns true if a value was pending.
   bool stop() noexcept VIGIL_EXCLUDES(lock);
 
   std::uint64_t missed() const noexcept VIGIL_EXCLUDES(lock);
-  void set_slack(std::uint32_t micros) VIGIL_EXCLUDES(lock);
 
  protected:
   // A period of 0 means once.
   timed_channel(timer_service& service, std::uint32_t generation, nanos when, nanos period);
   ~timed_channel() override;
+
+  // Returns true if a value was pending. Throws runtime_gone or std::bad_alloc, with
+  // nothing changed.
+  bool rearm(nanos when, nanos period) VIGIL_EXCLUDES(lock);
+  void set_slack(std::uint32_t micros) VIGIL_EXCLUDES(lock);
 
   // --- of the clock
   // The instant of the runtime's clock at which the bell is to ring for `when_`.

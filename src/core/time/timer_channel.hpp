@@ -10,6 +10,10 @@ class timer_channel final : public timed_channel {
   // A period of 0 means once. Caller: a fiber.
   timer_channel(timer_service& service, nanos when, nanos period);
 
+  using timed_channel::set_slack;
+
+  bool reset(nanos when, nanos period) VIGIL_EXCLUDES(lock) { return rearm(when, period); }
+
   nanos deadline() const noexcept VIGIL_EXCLUDES(lock);  // never: not pending
 
   nanos now() const noexcept { return service_.now_in(generation_); }
