@@ -1,6 +1,5 @@
 #include "inspect/frame_list.hpp"
 
-#include "core/base/enum_names.hpp"
 #include "core/base/thread_annotations.hpp"
 #include "core/machine/left_frame.hpp"
 
@@ -9,20 +8,31 @@
 namespace VIGIL_DETAIL {
 
 const char* to_string(frames_result r) noexcept {
-  constexpr const char* names[] = {
-      "whole",
-      "more frames above",
-      "more frames above, behind code without call frame information",
-      "has not begun",
-      "has moved on",
-      "runs on another stack",
-      "the thread that runs it has not answered",
-      "runs: it is not asked",
-      "not wanted",
-      "has ended",
-      "frames cannot be read in this build",
-  };
-  return name_in<frames_result::not_supported>(names, r);
+  switch (r) {
+    case frames_result::whole:
+      return "whole";
+    case frames_result::more_above:
+      return "more frames above";
+    case frames_result::unknown_code:
+      return "more frames above, behind code without call frame information";
+    case frames_result::not_begun:
+      return "has not begun";
+    case frames_result::moved_on:
+      return "has moved on";
+    case frames_result::other_stack:
+      return "runs on another stack";
+    case frames_result::no_answer:
+      return "the thread that runs it has not answered";
+    case frames_result::not_asked:
+      return "runs: it is not asked";
+    case frames_result::not_wanted:
+      return "not wanted";
+    case frames_result::has_ended:
+      return "has ended";
+    case frames_result::not_supported:
+      return "frames cannot be read in this build";
+  }
+  return "?";
 }
 
 bool frame_list::operator==(const frame_list& other) const noexcept {

@@ -1,5 +1,4 @@
 #include "core/base/debug_layout.hpp"
-#include "core/base/enum_names.hpp"
 #include "core/chan/channel_core.hpp"
 #include "core/chan/selecting.hpp"
 #include "core/machine/left_frame.hpp"
@@ -24,8 +23,15 @@
 namespace VIGIL_DETAIL {
 
 constexpr const char* to_string(timer_kind kind) noexcept {
-  constexpr const char* names[] = {"deadline of a wait", "callback", "channel of a timer"};
-  return name_in<timer_kind::send_time>(names, kind);
+  switch (kind) {
+    case timer_kind::fiber_ready:
+      return "deadline of a wait";
+    case timer_kind::go_func:
+      return "callback";
+    case timer_kind::send_time:
+      return "channel of a timer";
+  }
+  return "?";
 }
 
 #define VIGIL_OFFSET(TYPE, MEMBER) line(#TYPE "." #MEMBER, offsetof(TYPE, MEMBER))

@@ -15,7 +15,6 @@
 #pragma once
 
 #include "core/base/atomic.hpp"
-#include "core/base/enum_names.hpp"
 #include "core/base/intrusive_list.hpp"
 #include "core/base/nanos.hpp"
 #include "core/base/spinlock.hpp"
@@ -47,8 +46,19 @@ enum class fiber_state : std::uint8_t {
 };
 
 constexpr const char* to_string(fiber_state state) noexcept {
-  constexpr const char* names[] = {"made", "runnable", "running", "parked", "ended"};
-  return name_in<fiber_state::ended>(names, state);
+  switch (state) {
+    case fiber_state::made:
+      return "made";
+    case fiber_state::runnable:
+      return "runnable";
+    case fiber_state::running:
+      return "running";
+    case fiber_state::parked:
+      return "parked";
+    case fiber_state::ended:
+      return "ended";
+  }
+  return "?";
 }
 
 // The handshake between park and ready (see park.hpp).
