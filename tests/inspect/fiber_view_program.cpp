@@ -56,7 +56,7 @@ void wait_in_all_ways() {
   auto sender =
       vigil::spawn({.name = "sender"}, [full] { static_cast<void>(full.send_for(1, 1h)); });
   auto nameless = vigil::spawn([full] { static_cast<void>(full.send(2)); });
-  auto odd = vigil::spawn({.name = "a\tb\"c"}, [] { vigil::sleep_for(2h); });
+  auto odd = vigil::spawn({.name = "a\tb\"c\xff\xc2\xa0"}, [] { vigil::sleep_for(2h); });
   auto pinned = vigil::spawn({.name = "pinned"}, [] {
     const vigil::this_fiber::pin here;
     vigil::sleep_for(3h);

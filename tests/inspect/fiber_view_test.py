@@ -57,7 +57,7 @@ def fields_in(shown):
     """The same of a fiber in JSON, in the words of text."""
     found = {key: str(shown[key]) for key in ("id", "state", "parent") if key in shown}
     if shown["name"]:
-        found["name"] = "".join({"\t": "\\t"}.get(c, c) for c in shown["name"])
+        found["name"] = "".join({"\t": "\\t", "\ufffd": "\\xff"}.get(c, c) for c in shown["name"])
     for key, value in shown.items():
         if value is True:
             found[key] = "true"

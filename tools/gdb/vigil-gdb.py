@@ -154,10 +154,14 @@ def seconds(nanos):
 
 
 def written(name):
+    """As written_name.cpp writes it: control characters and bytes that are not UTF-8 escaped."""
     special = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-    return "".join(special.get(c) or (c if c.isprintable() else
-                                      "".join(f"\\x{b:02x}" for b in c.encode(errors="replace")))
-                   for c in name)
+
+    def is_shown(c):
+        return ord(c) >= 0xa0 and not 0xd800 <= ord(c) < 0xe000 or 0x20 <= ord(c) < 0x7f
+
+    return "".join(special.get(c) or (c if is_shown(c) else "".join(
+        f"\\x{b:02x}" for b in c.encode(errors="surrogateescape"))) for c in name)
 
 
 def place(file, line):

@@ -31,6 +31,22 @@ class NoFibers(Exception):
     pass
 
 
+moments = {}  # of a process: the number of its last stop, and the monotonic clock then
+
+
+def stopped_at(process):
+    """The monotonic clock when the process stopped, or when it was looked at first since;
+    None: that of a core, or of another machine."""
+    if (process.GetPluginName() == "elf-core"
+            or process.GetTarget().GetPlatform().GetName() != "host"):
+        return None
+    stop, moment = moments.get(process.GetUniqueID(), (None, None))
+    if stop != process.GetStopID():
+        moment = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        moments[process.GetUniqueID()] = process.GetStopID(), moment
+    return moment
+
+
 class Program:
     def __init__(self, process):
         self.process, self.target = process, process.GetTarget()
@@ -51,6 +67,7 @@ class Program:
             else:
                 self.numbers[key] = int(value)
         self.runtimes = list(self.find_runtimes())
+        self.stopped_at = stopped_at(process)
 
     def address_of(self, symbol):
         for context in self.target.FindSymbols(symbol):
@@ -148,9 +165,7 @@ class Program:
         """The time on the runtime's clock; None: that of a core, or of another machine."""
         if runtime in self.runtimes and self.field(runtime, "scheduler.clock.virtual_", 1):
             return self.field(runtime, "scheduler.clock.virtual_now_")
-        is_here = (self.process.GetPluginName() != "elf-core"
-                   and self.target.GetPlatform().GetName() == "host")
-        return time.clock_gettime_ns(time.CLOCK_MONOTONIC) if is_here else None
+        return self.stopped_at
 
     def tasks(self):
         """Those of each runtime."""
@@ -200,10 +215,14 @@ def seconds(nanos):
 
 
 def written(name):
+    """As written_name.cpp writes it: control characters and bytes that are not UTF-8 escaped."""
     special = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-    return "".join(special.get(c) or (c if c.isprintable() else
-                                      "".join(f"\\x{b:02x}" for b in c.encode(errors="replace")))
-                   for c in name)
+
+    def is_shown(c):
+        return ord(c) >= 0xa0 and not 0xd800 <= ord(c) < 0xe000 or 0x20 <= ord(c) < 0x7f
+
+    return "".join(special.get(c) or (c if is_shown(c) else "".join(
+        f"\\x{b:02x}" for b in c.encode(errors="surrogateescape"))) for c in name)
 
 
 class Shown:
