@@ -37,8 +37,13 @@ class collector {
   }
 
   // Counts them first: of each kind some are looked at, however many others there are.
-  void count_all() noexcept {
-    if (report_.table != nullptr) report_.table->add_all();
+  void count_all(const dump_extension* objects) noexcept {
+    if (report_.table == nullptr) return;
+    report_.table->add_all();
+    if (objects == nullptr) return;
+    dump_writer out(report_.table_text);
+    write_table(out, *report_.table, objects);
+    out.flush();
   }
 
   void visit(const stack& where) {
@@ -47,7 +52,7 @@ class collector {
     const bool runs = s.state == fiber_state::running;
     if (running_on_ != nullptr && (s.sched != running_on_ || !runs)) return;
     ++report_.fibers;
-    if (report_.collected == fibers_shown_at_most || !is_in_share(s)) return;
+    if (report_.collected == fibers_shown_at_most || !is_in_share(where, s)) return;
     reported_fiber f;
     f.shown = s;
     read(where, f);
@@ -91,9 +96,9 @@ class collector {
   }
 
  private:
-  bool is_in_share(const fiber_view& v) noexcept {
+  bool is_in_share(const stack& where, const fiber_view& v) noexcept {
     if (report_.table == nullptr) return true;
-    fiber_row* const row = report_.table->find(v);
+    fiber_row* const row = report_.table->find_or_add(v, where);
     return row != nullptr && row->lines++ < report_.table->share_of(fibers_shown_at_most);
   }
 
@@ -244,7 +249,9 @@ void join_groups(fiber_report& r, symbol_reader& names) {
   sort_by_size(r.groups);
 }
 
-fiber_report collect_fibers(const scheduler* running_on, bool with_frames) {
+fiber_report collect_fibers(const scheduler* running_on,
+                            bool with_frames,
+                            const dump_extension* objects) {
   collector all(running_on, with_frames);
   std::exception_ptr error;
 
@@ -256,7 +263,7 @@ fiber_report collect_fibers(const scheduler* running_on, bool with_frames) {
   {
     const handler_scope inside;
     const slab_hold hold;
-    all.count_all();
+    all.count_all(objects);
     for_each_stack_in_use(
         [](const stack& where, void* a) noexcept {
           auto& v = *static_cast<visiting*>(a);

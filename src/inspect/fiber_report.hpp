@@ -11,10 +11,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace VIGIL_DETAIL {
 
+class dump_extension;
 class scheduler;
 class symbol_reader;
 
@@ -41,6 +43,7 @@ struct fiber_report {
   std::vector<std::unique_ptr<fiber_group>> groups;
   // All there are; not of a report on one scheduler.
   std::unique_ptr<fiber_table> table;
+  std::string table_text;            // the table as it is written in text
   std::size_t fibers = 0;            // all there are
   std::size_t collected = 0;         // in the groups: fibers_shown_at_most
   std::vector<reported_task> tasks;  // fibers_shown_at_most
@@ -51,7 +54,10 @@ struct fiber_report {
 void join_groups(fiber_report& r, symbol_reader& names);
 
 // Looks at all fibers and tasks; with `running_on` at the running fibers of that
-// scheduler alone. Not in a signal handler, and not on a fiber. Throws std::bad_alloc.
-fiber_report collect_fibers(const scheduler* running_on, bool with_frames);
+// scheduler alone. `objects` names them in the text of the table; nullptr: no such text.
+// Not in a signal handler, and not on a fiber. Throws std::bad_alloc.
+fiber_report collect_fibers(const scheduler* running_on,
+                            bool with_frames,
+                            const dump_extension* objects);
 
 }  // namespace VIGIL_DETAIL

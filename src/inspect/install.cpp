@@ -3,8 +3,6 @@
 #include "core/base/atomic.hpp"
 #include "core/sched/report/dump.hpp"
 #include "core/sched/report/dump_extension.hpp"
-#include "core/sched/report/fiber_table.hpp"
-#include "core/sched/worker/running_runtimes.hpp"
 #include "core/sync/lock_watch.hpp"
 #include "inspect/kernel_clock.hpp"
 #include "inspect/measured_stacks.hpp"
@@ -123,14 +121,11 @@ constinit const inspect_extension the_extension;
 constexpr nanos dump_patience = 20'000'000'000;
 
 std::string text_of(const scheduler* running_on, const inspect::dump_options& options) {
-  fiber_report r = collect_fibers(running_on, options.frames);
+  fiber_report r = collect_fibers(running_on, options.frames, &the_extension);
   std::string text;
   dump_writer out(text);
   if (running_on == nullptr) {
-    out.text("vigil: fibers\n");
-    const handler_scope inside;
-    const slab_hold hold;
-    write_table(out, *r.table, &the_extension);
+    out.text("vigil: fibers\n").text(r.table_text.c_str());
   }
   write_text(out, r, options.addresses);
   if (running_on == nullptr) {
@@ -198,7 +193,8 @@ void dump(std::FILE* out, const dump_options& options) {
 void dump_json(std::FILE* out, const dump_options& options) {
   const auto text = std::make_shared<std::string>();
   const bool is_written = detail::on_own_thread(detail::dump_patience, [text, options] {
-    *text = detail::to_json(detail::collect_fibers(nullptr, options.frames), options.addresses);
+    *text = detail::to_json(detail::collect_fibers(nullptr, options.frames, nullptr),
+                            options.addresses);
   });
   if (!is_written) {
     throw std::system_error(ETIMEDOUT,

@@ -247,12 +247,21 @@ symbol_reader::symbol_reader() : files_(std::make_unique<debug_files>()) {}
 
 symbol_reader::~symbol_reader() = default;
 
-// The name may begin with the type of the result, if the function is made of a template.
+// The name of a function that is made of a template begins with the type of its result:
+// the function's own follows the last space that is in no brackets, before the
+// parameters.
 bool is_of_library(const code_function& f) noexcept {
-  std::string_view name = f.name;
-  name = name.substr(0, name.find_first_of("(<"));
-  if (const std::size_t space = name.rfind(' '); space != name.npos) name.remove_prefix(space + 1);
-  return name.starts_with("vigil::");
+  const std::string_view name = f.name;
+  std::size_t begin = 0;
+  int depth = 0;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    const char c = name[i];
+    if (c == '(' && depth == 0 && !name.substr(i).starts_with("(anonymous namespace)")) break;
+    if (c == '<' || c == '(' || c == '{') ++depth;
+    if (c == '>' || c == ')' || c == '}') --depth;
+    if (c == ' ' && depth == 0) begin = i + 1;
+  }
+  return name.substr(begin).starts_with("vigil::");
 }
 
 bool is_library(const code_place& p) noexcept {

@@ -43,7 +43,7 @@ const shown = (key, value) => key.endsWith('nanoseconds') ? duration(value) :
     value.file !== undefined ? place(value) : value.toString();
 const fields = (all, before = '') => Object.entries(all).map(([key, value]) =>
     value instanceof Object && value.file === undefined ? fields(value, before + key + ' ') :
-    before + key.replaceAll('_', ' ') + ': ' + shown(key, value)).join('\n');
+    (before + key).replaceAll('_', ' ') + ': ' + shown(key, value)).join('\n');
 const colour = (text) => {
   let h = 0;
   for (const c of text) h = (h * 31 + c.codePointAt(0)) % 360;

@@ -1,6 +1,7 @@
 #include "core/machine/sanitizer.hpp"
 #include "core/sched/report/fiber_view.hpp"
 #include "inspect/inspect_helpers.hpp"
+#include "inspect/symbols.hpp"
 #include "inspect/ten_waits.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
@@ -40,6 +41,26 @@ std::vector<std::string> own(const std::vector<std::string>& functions, const ch
 }  // namespace
 
 TEST_SUITE("frames") {
+  TEST_CASE("which functions are the library's") {
+    const auto is = [](const char* name) {
+      return vigil::detail::is_of_library({.name = name, .file = "", .line = 0});
+    };
+    CHECK(is("vigil::detail::worker::park()"));
+    CHECK(is("void vigil::sleep_for<std::chrono::hours>(std::chrono::hours const&)"));
+    CHECK(is("vigil::channel<int> vigil::make_channel<int>(unsigned long)"));
+    CHECK(is("vigil::detail::fiber_body<void, main::{lambda()#1}>::run(void*)"));
+    CHECK(is("vigil::detail::(anonymous namespace)::park_on(vigil::detail::fiber_core&)"));
+    CHECK(is("vigil::detail::sending<int>::send(int&&) const"));
+    CHECK_FALSE(is("vigil::channel<int> shop::orders<int>(int)"));
+    CHECK_FALSE(is("shop::take(vigil::channel<int>)"));
+    CHECK_FALSE(is("(anonymous namespace)::f(vigil::mutex&)"));
+    CHECK_FALSE(is("main::{lambda(vigil::context)#1}::operator()(vigil::context) const"));
+    CHECK_FALSE(is("std::lock_guard<vigil::mutex>::lock_guard(vigil::mutex&)"));
+    CHECK_FALSE(is("my_vigil::run()"));
+    CHECK_FALSE(is("?"));
+    CHECK_FALSE(is(""));
+  }
+
   TEST_CASE("ten kinds of wait: each function on each stack, in order") {
     in_virtual([] {
       ten_waits::run([] {

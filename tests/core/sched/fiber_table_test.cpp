@@ -1,6 +1,7 @@
 // The table that a dump begins with: all fibers, counted in a room of fixed size.
 #include "core/sched/report/fiber_table.hpp"
 
+#include "core/sched/report/dump.hpp"
 #include "support/in_runtime.hpp"
 
 #include <vigil/debug.hpp>
@@ -91,6 +92,27 @@ TEST_SUITE("fiber table") {
     CHECK(table->rows() == 0);
     CHECK(table->find(waiting(1, 1, 1)) == nullptr);
     CHECK(table->share_of(0) == 0);
+  }
+
+  TEST_CASE("of a fiber that has moved on its line says only which one it is") {
+    fiber_view v = waiting(7, 9, 900);
+    const auto line_of = [](const fiber_view& shown) {
+      std::string line;
+      vigil::detail::dump_writer out(line);
+      const auto no_object = [] {};
+      vigil::detail::dump_fiber(out, shown, no_object);
+      out.flush();
+      return line;
+    };
+    CHECK(line_of(v) == "fiber 7 [parked: sleep, for 0.000 s] started at a.cpp:9\n");
+    v.state = fiber_state::running;
+    v.ran = vigil::detail::run_bounds::span{.at_least = 2'000'000, .at_most = 3'000'000};
+    CHECK(line_of(v) == "fiber 7 [running, for 0.002 s to 0.003 s] started at a.cpp:9\n");
+    v.moved_on = true;
+    CHECK(line_of(v) == "fiber 7 [has moved on] started at a.cpp:9\n");
+    v.runtime = 2;
+    v.has_others = true;
+    CHECK(line_of(v) == "fiber 7 [has moved on] started at a.cpp:9 of runtime 2\n");
   }
 
   TEST_CASE("a leak of the youngest fibers stands at the head of a dump") {

@@ -97,12 +97,15 @@ class table_hold {
 };
 
 // Whether this fiber has a line of its own, and whether it has frames in there.
-bool has_line(fiber_lines& all, const fiber_view& v, bool& has_frames) noexcept {
+bool has_line(fiber_lines& all,
+              const stack& where,
+              const fiber_view& v,
+              bool& has_frames) noexcept {
   has_frames = true;
   if (all.written == all.at_most) return false;
-  fiber_row* const row = all.table != nullptr ? all.table->find(v) : nullptr;
-  if (row == nullptr) return all.table == nullptr;
-  if (row->lines == lines_at_most) return false;
+  if (all.table == nullptr) return true;
+  fiber_row* const row = all.table->find_or_add(v, where);
+  if (row == nullptr || row->lines == lines_at_most) return false;
   has_frames = ++row->lines <= frames_at_most;
   return true;
 }
@@ -113,7 +116,7 @@ void visit_stack(const stack& where, void* argument) noexcept {
   if (!take_view(where, v) || (all.takes != nullptr && !all.takes(v, *all.of))) return;
   ++all.found;
   bool has_frames = false;
-  if (!has_line(all, v, has_frames)) return;
+  if (!has_line(all, where, v, has_frames)) return;
   ++all.written;
   const auto object = [&] {
     if (all.extension != nullptr) all.extension->write_object(all.out, where, v);

@@ -19,7 +19,7 @@ class dump_writer;
 // Fibers of one runtime with equal birth, state and reason.
 struct fiber_row {
   fiber_view oldest;  // has waited for longest; or the first, if none waits
-  stack where{};      // of that one; of a task: none
+  stack where{};      // of that one, under the slab_hold alone; of a task: none
   std::uint64_t count = 0;
   std::uint64_t with_age = 0;  // wait, and it is known since when
   double sum = 0;              // of their ages
@@ -38,6 +38,13 @@ class fiber_table {
   // Counts all fibers. Caller: as of take_view().
   VIGIL_FOR_IO void add_all() noexcept;
   VIGIL_FOR_IO fiber_row* find(const fiber_view& v) noexcept;
+
+  // For a second walk: a fiber that has gone on since the first may have no row yet.
+  fiber_row* find_or_add(const fiber_view& v, const stack& where) noexcept {
+    fiber_row* const row = find(v);
+    return row != nullptr ? row : add(v, where);
+  }
+
   VIGIL_FOR_IO void clear() noexcept;
 
   // The rows, the largest first; of equal ones that with the earlier fiber. Until the

@@ -8,7 +8,6 @@
 // tests/inspect/fiber_view_program.cpp, needs a fiber that shows it.
 #pragma once
 
-#include "core/base/enum_names.hpp"
 #include "core/base/nanos.hpp"
 #include "core/machine/jump.hpp"
 #include "core/machine/stack.hpp"
@@ -17,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -91,7 +91,8 @@ enum class field_kind : std::uint8_t {
 constexpr const char* to_string(field_kind kind) noexcept {
   constexpr const char* names[] = {
       "id", "name", "state", "run", "reason", "age", "due", "flag", "place", "runtime"};
-  return name_in<field_kind::runtime>(names, kind);
+  static_assert(std::size(names) == static_cast<std::size_t>(field_kind::runtime) + 1);
+  return names[static_cast<std::size_t>(kind)];
 }
 
 struct fiber_field {
@@ -157,7 +158,7 @@ inline bool is_shown(const fiber_field& f, const fiber_view& v) noexcept {
     case field_kind::name:
       return v.name[0] != '\0';
     case field_kind::run:
-      return v.state == fiber_state::running && v.ran.has_value();
+      return v.state == fiber_state::running && !v.moved_on && v.ran.has_value();
     case field_kind::due:
       return f.raw(v) != static_cast<std::uint64_t>(never);
     case field_kind::id:
