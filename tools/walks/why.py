@@ -6,7 +6,7 @@ WHY = {
     "channel": "the typed calls of the other fiber, which sends or receives",
     "context": "the call, and the lifetime of what it cancels",
     "io/deadline_stream": "the call: one reader at a time, the deadline, first a try that does not wait",
-    "semaphore": "the turns of a stream's readers and writers",
+    "semaphore": "which reader and which writer holds a stream",
     # waits
     "caller": "the fiber or thread that waits, and its limit; throws what ended the wait",
     "waiter": "the ticket: claimed once, so it decides how the wait ends",
@@ -75,7 +75,7 @@ MISSED = {
         "A wait under a deadline alone comes to `caller`, `park`, `timer_service`, "
         "`heap_keeper`, `worker`, `switch` and `scheduler`, so nothing but the stream would be "
         "left beside them. The worker that sleeps adds `idler`, `idle`, `ready_work`, `note` "
-        "and the watch; the stream adds the turns of its readers and a deadline that may move. "
+        "and the watch; the stream adds who holds it and a deadline that may move. "
         "`io_alarm` and `io_watch` could be one part, of some 400 lines."
     ),
     "cancel": (

@@ -67,7 +67,7 @@ VIGIL_API boost::asio::ssl::context tls_client_context();
 // kept. A write that fails when a part of its record may have been sent (at a deadline,
 // after an idle time, or because its fiber was stopped) ends writing for good: each later
 // write fails in the same way, but reads continue. A write whose deadline had passed
-// before it began, and one stopped while it waited for its turn, have sent nothing and
+// before it began, and one stopped while it waited for another, have sent nothing and
 // break nothing. Calls made during a handshake wait until it has ended.
 //
 // Half-received messages: while half of a TLS message (a session ticket, new keys) has

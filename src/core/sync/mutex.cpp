@@ -115,7 +115,7 @@ bool announce(mutex_core& m, bool was_woken) noexcept {
   for (;;) {
     if (take(m, was_woken)) return false;
     std::uint32_t seen = m.word.load(order::relaxed);  // ordering: the load only proposes
-    // A free mutex that is not kept for another was freed after take() looked.
+    // A free mutex that is not reserved for another was freed after take() looked.
     if ((seen & locked) == 0 && (was_woken || !is_reserved(seen))) continue;
     const std::uint32_t next = (seen | waiting) & ~(was_woken ? woken : 0);
     // ordering: hands nothing over; it continues the release before it.

@@ -40,7 +40,7 @@ class call_queue {
   call_queue(const call_queue&) = delete;
   call_queue& operator=(const call_queue&) = delete;
 
-  // For uninterruptible waiters such as close(): a place between two calls, even if more
+  // For uninterruptible waiters such as close(): the side between two calls, even if more
   // wait.
   mutex& between_calls() noexcept { return one_; }
 
