@@ -140,52 +140,24 @@ bool add_object(wait_reason reason,
                 const cancel_node* root,
                 object_table& objects,
                 own_vector<wait_way>& out) {
-  switch (reason) {
-    using enum wait_reason;
-    case send_nil:
-    case recv_nil:
-    case select_none:
-    case sleep:
+  switch (what_ends(reason)) {
+    case ended_by::system:
+      return false;
+    case ended_by::nobody:
       return true;
-    case join:
+    case ended_by::end_of_other:
       out.push_back({.type = wait_way::kind::end_of, .address = object});
       return true;
-    case send:
-    case recv:
+    case ended_by::channel:
       return add_waited_channel(*static_cast<const channel_core*>(object), root, objects, out);
-    case select:
+    case ended_by::cases:
       return object != nullptr &&
              add_select(*static_cast<const shown_select*>(object), root, objects, out);
-    case group:
-    case group_place:
+    case ended_by::group:
       out.push_back({.type = wait_way::kind::object, .number = objects.add_group(object)});
       return true;
-    case mutex:
-    case shared_mutex_write:
-    case shared_mutex_read:
-    case condition:
-    case wait_group:
-    case latch:
-    case semaphore:
-    case once:
+    case ended_by::queue:
       return add_queue(reason, object, objects, out);
-    // The system, or the library, ends these (is_for_others).
-    case none:
-    case stop_and_wait:
-    case timer_empty:
-    case timer_note:
-    case idle_runner:
-    case shutdown:
-    case all_done:
-    case settle:
-    case signal:
-    case blocking:
-    case on_expire:
-    case rate_limiter:
-    case io:
-    case connections:
-    case test:
-      return false;
   }
   return false;
 }

@@ -1,7 +1,6 @@
 // wait_reason: why a fiber is parked, as the dump prints it. One value per kind of wait.
 //
-// A new one is a value, its row in wait_kinds, and a case in src/inspect/wait_ways.cpp,
-// which says where to look for what ends such a wait.
+// A new one is a value and its row in wait_kinds.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -63,9 +62,17 @@ struct awaited {
   const void* object = nullptr;
 };
 
-// The side that ends a wait. A fiber may be stuck if that is others: something that
-// fibers and threads of the program do, and not the library or the system.
-enum class ended_by : std::uint8_t { others, system };
+// The thing that ends a wait. The search for stuck fibers looks for a way to it: a
+// fiber that the system or the library sees to is not stuck.
+enum class ended_by : std::uint8_t {
+  system,
+  nobody,        // but its deadline, a stop or its context
+  end_of_other,  // of what is joined
+  channel,
+  cases,  // each of a select
+  group,
+  queue,  // of a lock, a count or a condition, which begins with its `birth`
+};
 
 // The kinds of wait, in the order of the values. Nothing is left out of a row.
 struct wait_kind {
@@ -79,8 +86,8 @@ struct wait_kind {
 
 inline constexpr wait_kind wait_kinds[] = {
     {wait_reason::none, "nothing", ended_by::system},
-    {wait_reason::sleep, "sleep", ended_by::others},
-    {wait_reason::join, "join", ended_by::others},
+    {wait_reason::sleep, "sleep", ended_by::nobody},
+    {wait_reason::join, "join", ended_by::end_of_other},
     {wait_reason::stop_and_wait, "stop_and_wait", ended_by::system},
     {wait_reason::timer_empty, "timers: none pending", ended_by::system},
     {wait_reason::timer_note, "timers: the note", ended_by::system},
@@ -89,24 +96,24 @@ inline constexpr wait_kind wait_kinds[] = {
     {wait_reason::all_done, "exit: until all is done", ended_by::system},
     {wait_reason::settle, "settle", ended_by::system},
     {wait_reason::signal, "signal", ended_by::system},
-    {wait_reason::send, "channel send", ended_by::others},
-    {wait_reason::recv, "channel receive", ended_by::others},
-    {wait_reason::send_nil, "channel send (nil channel)", ended_by::others},
-    {wait_reason::recv_nil, "channel receive (nil channel)", ended_by::others},
-    {wait_reason::select, "select", ended_by::others},
-    {wait_reason::select_none, "select (no cases)", ended_by::others},
-    {wait_reason::group, "group: its fibers", ended_by::others},
-    {wait_reason::group_place, "group: a place", ended_by::others},
+    {wait_reason::send, "channel send", ended_by::channel},
+    {wait_reason::recv, "channel receive", ended_by::channel},
+    {wait_reason::send_nil, "channel send (nil channel)", ended_by::nobody},
+    {wait_reason::recv_nil, "channel receive (nil channel)", ended_by::nobody},
+    {wait_reason::select, "select", ended_by::cases},
+    {wait_reason::select_none, "select (no cases)", ended_by::nobody},
+    {wait_reason::group, "group: its fibers", ended_by::group},
+    {wait_reason::group_place, "group: a place", ended_by::group},
     {wait_reason::blocking, "blocking: a function on a side pool", ended_by::system},
     {wait_reason::on_expire, "the end of an on_expire", ended_by::system},
-    {wait_reason::mutex, "mutex", ended_by::others},
-    {wait_reason::shared_mutex_write, "shared_mutex (to write)", ended_by::others},
-    {wait_reason::shared_mutex_read, "shared_mutex (to read)", ended_by::others},
-    {wait_reason::condition, "condition_variable", ended_by::others},
-    {wait_reason::wait_group, "wait_group", ended_by::others},
-    {wait_reason::latch, "latch", ended_by::others},
-    {wait_reason::semaphore, "semaphore", ended_by::others},
-    {wait_reason::once, "once (another runs it)", ended_by::others},
+    {wait_reason::mutex, "mutex", ended_by::queue},
+    {wait_reason::shared_mutex_write, "shared_mutex (to write)", ended_by::queue},
+    {wait_reason::shared_mutex_read, "shared_mutex (to read)", ended_by::queue},
+    {wait_reason::condition, "condition_variable", ended_by::queue},
+    {wait_reason::wait_group, "wait_group", ended_by::queue},
+    {wait_reason::latch, "latch", ended_by::queue},
+    {wait_reason::semaphore, "semaphore", ended_by::queue},
+    {wait_reason::once, "once (another runs it)", ended_by::queue},
     {wait_reason::rate_limiter, "rate_limiter", ended_by::system},
     {wait_reason::io, "I/O", ended_by::system},
     {wait_reason::connections, "bytes for a connection without a fiber", ended_by::system},
@@ -127,8 +134,12 @@ constexpr const char* to_string(wait_reason reason) noexcept {
   return i < std::size(wait_kinds) ? wait_kinds[i].name : "?";
 }
 
+constexpr ended_by what_ends(wait_reason reason) noexcept {
+  return wait_kinds[static_cast<std::size_t>(reason)].by;
+}
+
 constexpr bool is_for_others(wait_reason reason) noexcept {
-  return wait_kinds[static_cast<std::size_t>(reason)].by == ended_by::others;
+  return what_ends(reason) != ended_by::system;
 }
 
 // The name of the same wait as one of several.
