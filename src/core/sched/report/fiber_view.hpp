@@ -177,9 +177,9 @@ inline bool is_shown(const fiber_field& f, const fiber_view& v) noexcept {
 
 // The time since an `age`, at least 0; the time until a `due`, below 0 if it has passed.
 inline nanos nanos_of(const fiber_field& f, const fiber_view& v) noexcept {
-  const auto moment = static_cast<nanos>(f.raw(v));
-  if (f.kind == field_kind::due) return moment - v.now;
-  return v.now > moment ? v.now - moment : 0;
+  const auto at = static_cast<nanos>(f.raw(v));
+  if (f.kind == field_kind::due) return at - v.now;
+  return v.now > at ? v.now - at : 0;
 }
 
 // Copies what the control block on this stack says. Returns false where no fiber lies, or
