@@ -23,9 +23,9 @@ TEST_CASE("a fiber is stuck beside running ones of several workers") {
   real_options setup;
   setup.workers = {2, 4};
   in_runtime(setup, [] {
+    std::atomic<int> rounds_done{0};  // outlives the group, whose end waits for its fibers
     const cancellable made = with_cancel(background());
     group busy(made.ctx);
-    std::atomic<int> rounds_done{0};
     for (int i = 0; i < 4; ++i) {
       busy.go([&] {
         while (!made.ctx.is_done()) {

@@ -114,7 +114,7 @@ TEST_SUITE("dump") {
       CHECK_MESSAGE(has(line_with(text, "(waiting)"), "parked: stop_and_wait"), text);
       CHECK_MESSAGE(has(line_with(text, "(patient)"), "join, for 0.000 s, due in 90.000 s"), text);
       CHECK_MESSAGE(has(line_with(text, "(fresh)"), "runnable"), text);
-      CHECK_MESSAGE(has(line_with(text, "(main)"), "running, for at most "), text);
+      CHECK_MESSAGE(has(line_with(text, "(main)"), "[running, for "), text);
       CHECK_MESSAGE(has(line_with(text, "(waiting)"), ", pinned]"), text);
       CHECK_MESSAGE(has(line_with(text, "timer fiber"), "timers"), text);
       CHECK_FALSE(has(text, "(runnable)]"));
