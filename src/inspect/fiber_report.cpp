@@ -240,13 +240,17 @@ std::vector<std::uintptr_t> own_places(const fiber_group& g, symbol_reader& name
 
 void join_groups(fiber_report& r, symbol_reader& names) {
   std::map<std::vector<std::uintptr_t>, fiber_group*> by_places;
-  std::erase_if(r.groups, [&](const std::unique_ptr<fiber_group>& g) {
+  std::vector<std::unique_ptr<fiber_group>> joined;
+  for (std::unique_ptr<fiber_group>& g : r.groups) {
     const auto [at, is_new] = by_places.try_emplace(own_places(*g, names), g.get());
-    if (is_new) return false;
-    std::move(g->fibers.begin(), g->fibers.end(), std::back_inserter(at->second->fibers));
-    return true;
-  });
-  sort_by_size(r.groups);
+    if (is_new) {
+      joined.push_back(std::move(g));
+    } else {
+      std::move(g->fibers.begin(), g->fibers.end(), std::back_inserter(at->second->fibers));
+    }
+  }
+  sort_by_size(joined);
+  r.groups = std::move(joined);
 }
 
 fiber_report collect_fibers(const scheduler* running_on,

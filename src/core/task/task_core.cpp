@@ -121,7 +121,7 @@ void task_core::show(fiber_view& s) const noexcept {
   s.task = this;
   s.sched = &service.sched();
   s.runtime = s.sched->number();
-  s.has_others = several_run();
+  s.has_others = runtimes_running.load() > 1;
   s.file = made_at.file;
   s.line = made_at.line();
   s.stop_requested = stop_flag.load();

@@ -2,13 +2,12 @@
 #include "core/sched/report/fiber_table.hpp"
 
 #include "core/sched/report/dump.hpp"
+#include "support/dumped.hpp"
 #include "support/in_runtime.hpp"
 
-#include <vigil/debug.hpp>
 #include <vigil/vigil.hpp>
 
-#include <cstdio>
-#include <cstdlib>
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -20,6 +19,7 @@ using vigil::detail::fiber_state;
 using vigil::detail::fiber_table;
 using vigil::detail::fiber_view;
 using vigil::detail::wait_reason;
+using vigil::testing_support::dumped;
 using vigil::testing_support::in_virtual;
 
 namespace {
@@ -34,17 +34,6 @@ fiber_view waiting(std::uint64_t id, std::uint32_t line, vigil::detail::nanos si
   v.since = since;
   v.now = 1000;
   return v;
-}
-
-std::string dumped() {
-  char* text = nullptr;
-  std::size_t size = 0;
-  std::FILE* const f = ::open_memstream(&text, &size);
-  vigil::debug::dump(f);
-  std::fclose(f);
-  std::string result(text, size);
-  std::free(text);
-  return result;
 }
 
 }  // namespace
@@ -92,6 +81,33 @@ TEST_SUITE("fiber table") {
     CHECK(table->rows() == 0);
     CHECK(table->find(waiting(1, 1, 1)) == nullptr);
     CHECK(table->share_of(0) == 0);
+  }
+
+  TEST_CASE("fifty rows are written, if one has more than twenty fibers") {
+    const auto table = std::make_unique<fiber_table>();
+    const auto text = [&table] {
+      std::string said;
+      vigil::detail::dump_writer out(said);
+      write_table(out, *table, nullptr);
+      out.flush();
+      return said;
+    };
+    for (std::uint32_t line = 1; line <= 60; ++line)
+      table->add(waiting(line, line, 1000), {});
+    for (std::uint64_t id = 100; id < 119; ++id)
+      table->add(waiting(id, 1, 1000), {});
+    CHECK(text().empty());
+    fiber_view other = waiting(200, 1, 999);
+    other.object = &other;
+    table->add(other, {});
+    const std::string said = text();
+    CHECK_MESSAGE(
+        said.starts_with("  21 [parked: sleep, and others, for at most 0.000 s] started at "
+                         "a.cpp:1\n  1 [parked: sleep, for at most 0.000 s] started at "
+                         "a.cpp:2\n"),
+        said);
+    CHECK_MESSAGE(said.ends_with(" started at a.cpp:50\n  10 in smaller rows\n"), said);
+    CHECK(std::count(said.begin(), said.end(), '\n') == 51);
   }
 
   TEST_CASE("of a fiber that has moved on its line says only which one it is") {

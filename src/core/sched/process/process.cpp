@@ -69,7 +69,7 @@ process_guard::process_guard(scheduler& s) {
   slot.running.store(&s);
   add_signals(slot, signals);
   install_terminate();
-  if (runtimes_running++ == 0) {
+  if (runtimes_running.fetch_add(1) == 0) {
     set_fatal_hook(&dump_to_stderr);
     install_overflow_report(&describe_fiber);
   }
@@ -92,7 +92,7 @@ process_guard::~process_guard() {
   const std::lock_guard guard(process_lock);
   drop_signals(*slot_);
   slot_->running.store(nullptr);
-  if (--runtimes_running == 0) {
+  if (runtimes_running.fetch_sub(1) == 1) {
     struct sigaction standard {};  // what was there, or ours would not be
 
     put_back(SIGQUIT, &on_sigquit, standard);

@@ -82,7 +82,7 @@ void write_own_frames() noexcept {
 void install_terminate() noexcept {
   const std::terminate_handler present = std::get_terminate();
   if (present == &on_terminate) return;
-  if (runtimes_running != 0) below_another = true;
+  if (runtimes_running.load() != 0) below_another = true;
   if (!below_another) below_both.store(present);
   below_ours.store(present);
   std::set_terminate(&on_terminate);

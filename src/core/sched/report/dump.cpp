@@ -90,24 +90,22 @@ class table_hold {
   fiber_table* get() const noexcept { return is_mine_ ? &table : nullptr; }
 
  private:
+  // The exchange pairs with the store: the next dump sees the table as this one left it.
   static inline atomic<bool> is_taken{false};
   static inline fiber_table table;
 
   const bool is_mine_;
 };
 
-// Whether this fiber has a line of its own, and whether it has frames in there.
-bool has_line(fiber_lines& all,
-              const stack& where,
-              const fiber_view& v,
-              bool& has_frames) noexcept {
-  has_frames = true;
-  if (all.written == all.at_most) return false;
-  if (all.table == nullptr) return true;
+enum class fiber_text : std::uint8_t { none, line, line_and_frames };
+
+// Some of each row are written; of fibers that no table has counted, the first.
+fiber_text what_to_write(fiber_lines& all, const stack& where, const fiber_view& v) noexcept {
+  if (all.written == all.at_most) return fiber_text::none;
+  if (all.table == nullptr) return fiber_text::line_and_frames;
   fiber_row* const row = all.table->find_or_add(v, where);
-  if (row == nullptr || row->lines == lines_at_most) return false;
-  has_frames = ++row->lines <= frames_at_most;
-  return true;
+  if (row == nullptr || row->lines == lines_at_most) return fiber_text::none;
+  return ++row->lines <= frames_at_most ? fiber_text::line_and_frames : fiber_text::line;
 }
 
 void visit_stack(const stack& where, void* argument) noexcept {
@@ -115,14 +113,16 @@ void visit_stack(const stack& where, void* argument) noexcept {
   fiber_view v;
   if (!take_view(where, v) || (all.takes != nullptr && !all.takes(v, *all.of))) return;
   ++all.found;
-  bool has_frames = false;
-  if (!has_line(all, where, v, has_frames)) return;
+  const fiber_text much = what_to_write(all, where, v);
+  if (much == fiber_text::none) return;
   ++all.written;
   const auto object = [&] {
     if (all.extension != nullptr) all.extension->write_object(all.out, where, v);
   };
   dump_fiber(all.out.text(all.before), v, object);
-  if (all.extension != nullptr && has_frames) all.extension->write_frames(all.out, where, v);
+  if (all.extension != nullptr && much == fiber_text::line_and_frames) {
+    all.extension->write_frames(all.out, where, v);
+  }
 }
 
 void dump_fibers(dump_writer& out) noexcept {

@@ -79,7 +79,7 @@ bool take_view(const stack& where, fiber_view& s) noexcept {
   s.now = runs_now ? f->sched->clock.now() : monotonic_now();
   if (runs_now) {
     s.runtime = f->sched->number();
-    s.has_others = several_run();
+    s.has_others = runtimes_running.load() > 1;
     if (s.state == fiber_state::running) look_at_run(*f->sched, block, s);
   }
   // The fiber may have begun or ended meanwhile, so the magic word is read once more.

@@ -6,19 +6,11 @@ slot_block first_slots;
 atomic<int> handlers_inside{0};
 
 std::mutex process_lock;
-std::size_t runtimes_running = 0;
+atomic<std::size_t> runtimes_running{0};
 atomic<bool> runtime_was_made{false};
 
 runtime_slot* slot_with(const scheduler* s) noexcept {
   return find_slot([s](const runtime_slot& slot) { return slot.running.load() == s; });
-}
-
-bool several_run() noexcept {
-  int n = 0;
-  const auto is_second = [&n](const runtime_slot& s) {
-    return s.running.load() != nullptr && ++n == 2;
-  };
-  return find_slot(is_second) != nullptr;
 }
 
 runtime_slot& free_slot() {

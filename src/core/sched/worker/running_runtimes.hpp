@@ -35,7 +35,9 @@ VIGIL_FOR_IO extern atomic<int> handlers_inside;
 // Guards all that a run changes in its process: taken when a run begins or ends, when
 // signals are added, and by a thread that forks.
 extern std::mutex process_lock;
-extern std::size_t runtimes_running;  // guarded by process_lock
+// Written under process_lock. A dump reads it by itself: whether it has to tell runtimes
+// apart; nothing hangs on it.
+VIGIL_FOR_IO extern atomic<std::size_t> runtimes_running;
 
 // Whether the process has ever made a runtime for the program.
 extern atomic<bool> runtime_was_made;
@@ -76,9 +78,6 @@ void for_each_running(F&& f) noexcept {
     return false;
   });
 }
-
-// Whether more than one runs. Async-signal-safe.
-bool several_run() noexcept;
 
 // The slot of this scheduler, or null if it does not run. Async-signal-safe.
 runtime_slot* slot_with(const scheduler* s) noexcept;
