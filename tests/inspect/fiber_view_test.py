@@ -128,11 +128,13 @@ def check_program(said):
     of_page = [g["oldest"] for g in json.loads(said["page"])["groups"]]
     check_same("page", {f["id"]: fields_in(f) for f in of_page},
                {f["id"]: fields_in(f) for f in fibers if f["started_at"]["file"] != "vigil"})
-    # Two of the system's fibers may be one group.
-    of_json = [g["oldest"] for g in every["groups"]["groups"]
-               if g["started_at"]["file"] != "vigil"]
-    check_same("JSON, groups", {f["id"]: fields_in(f) for f in of_json},
-               {f["id"]: fields_in(f) for f in fibers if f["started_at"]["file"] != "vigil"})
+    # Two of the system's fibers may be one group, which shows the older.
+    groups = every["groups"]["groups"]
+    of_json = {g["oldest"]["id"]: fields_in(g["oldest"]) for g in groups}
+    check_same("JSON, groups", of_json,
+               {f["id"]: fields_in(f) for f in fibers
+                if f["id"] in of_json or f["started_at"]["file"] != "vigil"})
+    check("JSON, groups: each fiber is in one", sum(g["count"] for g in groups) == len(fibers), groups)
     check_same("page, tasks", {t["oldest"]["id"]: fields_in(t["oldest"])
                                for t in json.loads(said["tasks"])["groups"]},
                {t["id"]: fields_in(t) for t in tasks})
