@@ -45,6 +45,11 @@ struct install_options {
   bool addresses = false;
   // Whether the stacks of a few fibers are measured: stack_use_by_place().
   bool stack_use = true;
+  // The signal on which dump_stuck_fibers() (vigil/leaks.hpp) writes to standard error, on
+  // a thread that waits for it; 0: none. The program must neither handle it, as a run does
+  // with those of options::stop_on, nor ignore it, nor name it as running_signal. A child
+  // of fork() calls install() itself.
+  int stuck_signal = 0;
 };
 
 // From now on each dump has the frames of every fiber, equal ones together, and names the
@@ -57,7 +62,8 @@ struct install_options {
 // functions, which `vigil-symbols` puts in afterwards, and nothing of running fibers.
 //
 // Any thread, at any time; a later call changes the options. Throws std::invalid_argument
-// for a signal that cannot serve. The price: a lock of vigil::mutex notes its holder, and
+// for a signal that cannot serve, and std::system_error if the thread that stuck_signal
+// needs cannot be started. The price: a lock of vigil::mutex notes its holder, and
 // a fiber that is measured costs some microseconds more.
 VIGIL_API void install(const install_options& options = {});
 

@@ -11,6 +11,7 @@
 #include "inspect/plain_frames.hpp"
 #include "inspect/report.hpp"
 #include "inspect/running_frames.hpp"
+#include "inspect/stuck_signal.hpp"
 #include "inspect/symbols.hpp"
 
 #include <vigil/detail/sync_core.hpp>
@@ -21,6 +22,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -171,7 +173,12 @@ void inspect_extension::write_own_frames(dump_writer& out) const noexcept {
 namespace VIGIL_PUBLIC::inspect {
 
 void install(const install_options& options) {
+  if (options.stuck_signal != 0 && options.stuck_signal == options.running_signal) {
+    throw std::invalid_argument(
+        "vigil::inspect::install: stuck_signal and running_signal are one signal; name two");
+  }
   detail::ask_running_by(options.running_signal);
+  detail::report_stuck_by(options.stuck_signal);
   detail::note_program_path();
   detail::the_extension.addresses.store(options.addresses);
   detail::warn_of_slow_clock();

@@ -3,9 +3,9 @@
 #include "core/base/atomic.hpp"
 #include "core/base/clock_source.hpp"
 #include "core/base/ticks.hpp"
-#include "core/base/words.hpp"
 #include "core/sched/record/record_trigger.hpp"
 #include "core/sched/wait/note.hpp"
+#include "inspect/asking_signal.hpp"
 #include "inspect/own_thread.hpp"
 #include "inspect/perfetto_trace.hpp"
 #include "inspect/recording.hpp"
@@ -18,7 +18,6 @@
 #include <cstdio>
 #include <memory>
 #include <mutex>
-#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -91,9 +90,9 @@ class trace_writer {
     const std::lock_guard guard(lock_);
     const bool is_wanted =
         o.signal != 0 || o.deadline_missed || limits.timer_late != never || limits.ran_for != never;
-    if (o.signal != 0) check_signal(o.signal);
+    if (o.signal != 0) check_asking_signal("record_on", o.signal, &on_signal);
     if (is_wanted && !has_thread_) start_thread();
-    take_signal(o.signal);
+    take_asking_signal(o.signal, signal_.exchange(o.signal), &on_signal);
     options_ = o;
     written_ = 0;
     last_number_ = 0;
@@ -134,7 +133,7 @@ class trace_writer {
     const int error_number = errno;
     trace_writer& w = *the.load();
     if (w.signal_.load() != number) {
-      act_by_default(number);
+      act_by_default(number, &on_signal);
     } else if (w.process_ != ::getpid()) {
       warn(
           "record_on: signal %d writes no trace in a child of fork() that has not called record_on",
@@ -144,52 +143,6 @@ class trace_writer {
       w.wake_.wake(waker::signal_handler);
     }
     errno = error_number;
-  }
-
-  // A run with options::stop_on that began before the signal was given up has put the
-  // handler back. If it is not there any more, the signal came just before.
-  static void act_by_default(int number) noexcept {
-    if (!is_mine(number)) return;
-    std::signal(number, SIG_DFL);
-    std::raise(number);  // comes after the handler
-  }
-
-  static bool is_mine(int number) noexcept {
-    struct sigaction present = {};
-    return ::sigaction(number, nullptr, &present) == 0 &&
-           present.sa_handler == &trace_writer::on_signal;
-  }
-
-  static void check_signal(int number) {
-    struct sigaction before = {};
-    const bool is_fault = number == SIGSEGV || number == SIGBUS || number == SIGILL ||
-                          number == SIGFPE || number == SIGKILL || number == SIGSTOP;
-    if (is_fault || ::sigaction(number, nullptr, &before) != 0) {
-      throw std::invalid_argument("vigil::inspect::record_on: there is no signal " +
-                                  std::to_string(number) + " that a program may handle");
-    }
-    if (before.sa_handler == SIG_IGN) {
-      throw std::invalid_argument(
-          "vigil::inspect::record_on: the program ignores signal " + std::to_string(number) +
-          ", as it does SIGHUP under nohup; give it SIG_DFL first, or name another one");
-    }
-    if (before.sa_handler != SIG_DFL && before.sa_handler != &trace_writer::on_signal) {
-      throw std::invalid_argument("vigil::inspect::record_on: the program handles signal " +
-                                  std::to_string(number) + " already; name another one");
-    }
-  }
-
-  // Caller: holds the lock, and has checked the signal.
-  void take_signal(int number) noexcept {
-    const int given_up = signal_.load();
-    if (given_up != 0 && given_up != number && is_mine(given_up)) std::signal(given_up, SIG_DFL);
-    signal_.store(number);
-    if (number == 0) return;
-    words::signals_may_come();
-    struct sigaction mine = {};
-    mine.sa_handler = &trace_writer::on_signal;
-    mine.sa_flags = SA_RESTART | SA_ONSTACK;
-    ::sigaction(number, &mine, nullptr);
   }
 
   // Caller: holds the lock.
