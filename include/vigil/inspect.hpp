@@ -45,10 +45,10 @@ struct install_options {
   bool addresses = false;
   // Whether the stacks of a few fibers are measured: stack_use_by_place().
   bool stack_use = true;
-  // The signal on which dump_stuck_fibers() (vigil/leaks.hpp) writes to standard error, on
-  // a thread that waits for it; 0: none. The program must neither handle it, as a run does
-  // with those of options::stop_on, nor ignore it, nor name it as running_signal. A child
-  // of fork() calls install() itself.
+  // The signal on which dump_stuck_fibers() (vigil/leaks.hpp) writes to standard error,
+  // on a thread that waits for it; 0: none. The program must not handle it, as a run does
+  // with those of options::stop_on, must not ignore it, and must not name it as
+  // running_signal. A child of fork() calls install() itself.
   int stuck_signal = 0;
 };
 

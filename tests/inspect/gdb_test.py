@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What gdb shows with tools/gdb/vigil-gdb.py: usage:
-gdb_test.py SOURCE_ROOT PROGRAM GDB TASK_PROGRAM FIVE_LINES NO_REGISTER_WRITES [IO_PROGRAM]
+gdb_test.py SOURCE_ROOT PROGRAM GDB TASK_PROGRAM FIVE_LINES NO_REGISTER_WRITES [MORE_PROGRAM]...
 
-TASK_PROGRAM and IO_PROGRAM are task_waits_program and io_waits_program. PROGRAM is
+TASK_PROGRAM is task_waits_program, MORE_PROGRAM io_waits_program and stuck_program. PROGRAM is
 waits_program, without debug information. Its ten fibers must be found with
 each function of their stacks, in a process that gdb started, in one that it attaches to,
 in a core that gdb wrote, and in one that the kernel wrote.
@@ -312,6 +312,40 @@ def check_tasks(program):
                             gdb(program, core, commands=["info tasks"])["info tasks"], wanted)
 
 
+def names_in(text):
+    """The names of the fibers in each list of `info stuck`."""
+    lists = text.partition("fibers that may never go on: ")
+    return [set(re.findall(r"^  fiber \d+ \((.*?)\) ", part, re.M)) for part in (lists[0], lists[2])]
+
+
+def check_stuck(program):
+    """Those that gdb calls stuck are so by the library's own search. A word that a register or a
+    frame has left over may make one less certain."""
+    expected = subprocess.run([program, "expected"], text=True, capture_output=True,
+                              check=True).stdout.split("\n")
+    expected = set(filter(None, expected))
+    check("stuck: the library finds some", {"rent", "wages", "holder"} <= expected, expected)
+    said = gdb("--args", program, "go", commands=["break all_wait", "run", "info stuck", "continue"])
+    texts = {"stuck": said["info stuck"]}
+    check("stuck: the process goes on, and ends well",
+          "exited normally" in said["continue"], said["continue"])
+    with tempfile.TemporaryDirectory(prefix="vigil-gdb-") as name:
+        core = kernel_core(program, Path(name))
+        if core is None:
+            print("skipped: stuck fibers in a core: the kernel leaves none here")
+        else:
+            texts["stuck, core"] = gdb(program, core, commands=["info stuck"])["info stuck"]
+    for way, text in texts.items():
+        certain, possible = names_in(text)
+        check(f"{way}: a cycle of locks", {"rent", "wages"} <= certain, text)
+        check(f"{way}: none that the library does not find", certain <= expected, text)
+        check(f"{way}: the others may go on, and a deadline is no question",
+              certain | possible == expected | {"live"}, text)
+        check(f"{way}: what may end the wait is said",
+              re.search(r"^  fiber \d+ \(live\) .*\n    \(may go on: what it waits for can be "
+                        r"reached from ", text, re.M), text)
+
+
 def main():
     need_debugger("gdb", GDB)
     cannot = refusals()
@@ -341,8 +375,11 @@ def main():
             check_core("core by the kernel", core, wanted)
     check_two_runtimes()
     check_tasks(Path(sys.argv[4]).resolve())
-    if len(sys.argv) > 7:
-        check_io(Path(sys.argv[7]).resolve())
+    more = {Path(name).name: Path(name).resolve() for name in sys.argv[7:]}
+    if "io_waits_program" in more:
+        check_io(more["io_waits_program"])
+    if "stuck_program" in more:
+        check_stuck(more["stuck_program"])
     return summary()
 
 

@@ -8,6 +8,7 @@
   info timers                 the pending timers, by their deadlines
   info channels [N]           the channels at which fibers and tasks wait, or fiber N
   info tasks                  every task: as fibers, and the functions of its coroutines
+  info stuck                  the fibers that can never go on, and those that may not
 
 The program needs no debug information, only its symbols: the text `vigil_debug_layout` in
 it says where everything is (src/core/base/debug_layout.hpp). Fibers are found in the table of
@@ -18,6 +19,8 @@ if __name__ == "__main__":
     # gdb runs all scripts in this one namespace. It is put back at the end.
     namespace_before = dict(globals())
 
+import array
+import bisect
 import ipaddress
 import os
 import re
@@ -119,7 +122,7 @@ class Layout:
         self.fields = []
         for key, _, value in (line.partition("=") for line in lines[1:]):
             kind, _, rest = key.partition(".")
-            if kind in ("fiber_state", "wait_reason", "timer_kind"):
+            if kind in ("fiber_state", "wait_reason", "ended_by", "timer_kind"):
                 self.names[kind, int(rest)] = value
             elif kind == "fiber_field":
                 self.fields.append(Field(*value.split("\t")))
@@ -247,10 +250,10 @@ class Runtime:
         else:
             self.now = real_now()
         begin, end = struct.unpack("<QQ", read(at + layout("scheduler.workers_"), 16))
-        workers = [number_at(begin + i) for i in range(0, end - begin, 8)]
+        self.workers = [number_at(begin + i) for i in range(0, end - begin, 8)]
         # The fiber that each worker runs -> the kernel's number of the worker's thread.
         self.threads = {layout.field(w, "worker.current"):
-                        layout.field(w, "worker.kernel_thread", 4) for w in workers}
+                        layout.field(w, "worker.kernel_thread", 4) for w in self.workers}
 
 
 class Shown:
@@ -470,13 +473,13 @@ class Program:
                     yield Runtime(layout, running)
             block = layout.field(block, "slot_block.next")
 
-    def find_stacks(self):
-        """(bottom, top) of each stack in use: the walk of slab_table.cpp."""
+    def find_slabs(self):
+        """(begin, end, size of a stack with its guard, bytes that tell which are in use): the
+        walk of slab_table.cpp."""
         layout = self.layout
         table = address_in_namespace("slabs")
         if table is None:
             raise gdb.GdbError("This program has no symbol vigil::detail::slabs.")
-        guard = layout.value("stack_guard_size")
         for c in range(layout.field(table, "slab_table.chunk_count", 4)):
             chunk = number_at(table + layout("slab_table.chunks") + 8 * c)
             for s in range(layout.value("chunk_slabs")):
@@ -484,12 +487,18 @@ class Program:
                 if layout.field(slab, "slab.state", 4) == layout.value("slab_state::vacant"):
                     continue
                 base = layout.field(slab, "slab.base")
-                size = layout.value("min_stack_size") << layout.field(slab, "slab.size_class", 1)
+                size = (layout.value("min_stack_size") << layout.field(slab, "slab.size_class", 1)
+                        ) + layout.value("stack_guard_size")
                 used = read(slab + layout("slab.in_use"), layout.field(slab, "slab.count", 1))
-                for i, is_used in enumerate(used):
-                    bottom = base + i * (size + guard) + guard
-                    if is_used:
-                        yield bottom, bottom + size
+                yield base, base + size * len(used), size, used
+
+    def find_stacks(self):
+        """(bottom, top) of each stack in use."""
+        guard = self.layout.value("stack_guard_size")
+        for base, _, size, used in self.find_slabs():
+            for i, is_used in enumerate(used):
+                if is_used:
+                    yield base + i * size + guard, base + (i + 1) * size
 
     def find_fibers(self):
         layout = self.layout
@@ -589,24 +598,34 @@ class Program:
             return f" of descriptor {at >> 1}"
         return self.birth_text(at) + self.holder_text(fiber, reason, at)
 
-    def holder_text(self, fiber, reason, at):
+    def holder_word(self, reason, at):
         for reasons, core, member in ((("mutex",), "mutex_core", "holder"),
                                       (("shared_mutex_read", "shared_mutex_write"),
                                        "shared_mutex_core", "holder"),
                                       (("once",), "once_core", "runner")):
             if self.is_one_of(reason, *reasons):
-                layout = self.layout
-                holder = layout.field(at - layout(core + ".queue"), f"{core}.{member}")
-                if holder & 1:
-                    return ", held by a thread"
-                if holder == 0:
-                    return ""
-                number = holder >> 1 & (1 << 40) - 1  # holder_word.hpp; above it the runtime's
-                same = [f for f in self.fibers if f.id == number]
-                same.sort(key=lambda f: f.runtime is not fiber.runtime)
-                return (f", held by {same[0].title}" if same else
-                        f", held by fiber {number}, which has ended")
-        return ""
+                return self.layout.field(at - self.layout(core + ".queue"), f"{core}.{member}")
+        return 0
+
+    def holder_text(self, fiber, reason, at):
+        holder = self.holder_word(reason, at)
+        if holder & 1:
+            return ", held by a thread"
+        if holder == 0:
+            return ""
+        number = holder >> 1 & (1 << 40) - 1  # holder_word.hpp; above it the runtime's
+        same = [f for f in self.fibers if f.id == number]
+        same.sort(key=lambda f: f.runtime is not fiber.runtime)
+        return (f", held by {same[0].title}" if same else
+                f", held by fiber {number}, which has ended")
+
+    def holder_of(self, reason, at):
+        """The block of the fiber that holds the lock; 0: it is not known."""
+        holder = self.holder_word(reason, at)
+        if holder & 1:
+            return 0
+        return next((f.at for f in self.fibers if f.id == holder >> 1 & (1 << 40) - 1
+                     and f.runtime and f.runtime.number == holder >> 41), 0)
 
     def waits(self, fiber):
         """[(reason, address of the object)]: several for a select"""
@@ -727,6 +746,375 @@ class Program:
     def callback_text(table):
         match = re.search(r"_table<(.*)>$", symbol_at(table)) if table else None
         return f": {match[1]}" if match else ""
+
+
+# --- fibers that can never go on: the rules of stuck_fibers.hpp, on a process that stands
+
+class Part:
+    """Something that can become visible: a word in visible memory points into `ranges[0]`."""
+
+    def __init__(self, title, *ranges):
+        self.title, self.ranges = title, ranges
+        self.seen_by = None  # the fiber on whose stack the word lies; 0: other memory
+
+
+class Candidate:
+    """A fiber that waits without a deadline for something that others do."""
+
+    def __init__(self, fiber):
+        self.fiber = fiber
+        self.ways = None  # functions: why the way is open, or None; no list: not known
+        self.why = None   # it is live
+
+
+class StuckSearch:
+    """A word that happens to look like a pointer makes a fiber less certain, never more; so
+    does what is not looked into here: the locks' queues and contexts with a function."""
+
+    ADDRESS = (1 << 48) - 1
+
+    def __init__(self, program):
+        self.program, self.layout = program, program.layout
+        self.parts = {}     # by the beginning of the object
+        self.left_out = []  # ranges that are not read
+        self.roots = {r.at: self.root_of(r) for r in program.runtimes.values()}
+        self.candidates = [Candidate(f) for f in program.fibers if self.may_be_stuck(f)]
+        self.by_block = {c.fiber.at: c for c in self.candidates}
+        self.stacks = {c: Part("something on its stack", (c.fiber.resumes_at + 1, c.fiber.at))
+                       for c in self.candidates}
+        self.blocks = {c: Part("its handle, which can stop it", (c.fiber.at, c.fiber.at + 1))
+                       for c in self.candidates if self.has_handle(c.fiber)}
+        for c in self.candidates:
+            try:
+                c.ways = self.ways_of(c)
+            except gdb.MemoryError:
+                pass
+
+    def of_fiber(self, fiber, key, size=1):
+        return self.layout.field(fiber.at, "fiber_core." + key, size)
+
+    def root_of(self, runtime):
+        """The node of the runtime's context, which only the shutdown ends."""
+        layout = self.layout
+        whole = runtime.at + layout("scheduler.number_") - layout("run_core.number_")
+        root = layout.field(whole, "run_core.end.root")
+        fibers = runtime.at + layout("scheduler.fibers")
+        self.left_out.append((fibers, fibers + layout.size("scheduler.fibers")))
+        for worker in runtime.workers:
+            self.left_out.append((worker, worker + layout.size("worker")))
+        if root:
+            begin = root - layout("cancel_context.node")
+            self.left_out.append((begin, begin + layout.size("cancel_context")))
+        return root
+
+    def may_be_stuck(self, f):
+        layout, runtime = self.layout, f.runtime
+        if runtime is None or not f.is_in("parked") or layout.names.get(
+                ("ended_by", f.raw["reason"]), "system") == "system":
+            return False
+        return (self.of_fiber(f, "park_state") == layout.value("park_word::parked")
+                and self.of_fiber(f, "own_waiter.word_", 8)
+                & layout.value("waiter::outcome_mask") == 0
+                and f.raw["due_in_nanoseconds"] == layout.value("never")
+                and (not f.raw["stop_requested"] or self.is_for_lock(f))
+                and self.of_fiber(f, "role") != layout.value("fiber_role::timer")
+                and layout.field(runtime.at, "scheduler.state.phase_", 1)
+                == layout.value("run_phase::running")
+                and not layout.field(runtime.at, "scheduler.settings_.is_observer", 1))
+
+    def is_for_lock(self, f):
+        return self.program.is_one_of(f.raw["reason"], "mutex", "shared_mutex_read",
+                                      "shared_mutex_write")
+
+    def has_handle(self, f):
+        return (self.of_fiber(f, "role") != self.layout.value("fiber_role::main")
+                and self.of_fiber(f, "life.handle") == self.layout.value("handle_state::held"))
+
+    # --- the ways in which a wait can end
+
+    def part(self, title, begin, size, *more):
+        if begin not in self.parts:
+            self.parts[begin] = Part(title, (begin, begin + size), *more)
+        part = self.parts[begin]
+        return lambda: part.title + self.seen_text(part) if part.seen_by is not None else None
+
+    @staticmethod
+    def seen_text(part):
+        where = f"the stack of fiber {part.seen_by}" if part.seen_by else "memory that is no "\
+            "fiber's stack"
+        return f" can be reached from {where}"
+
+    def ways_of(self, c):
+        f = c.fiber
+        ways = []
+        if f.ends_with:
+            node = f.ends_with - self.layout("cancel_node.made_at")
+            ways += self.ways_of_context(node, self.roots[f.runtime.at])
+        ways += self.ways_to(f, f.raw["reason"], f.object)
+        return None if None in ways else ways
+
+    def ways_of_context(self, node, root):
+        layout, ways = self.layout, []
+        while node and node != root:
+            begin = node - layout("cancel_context.node")
+            if (layout.field(begin, "cancel_context.deadline", signed=True) != layout.value("never")
+                    or layout.field(begin, "cancel_context.timer_")
+                    or layout.field(begin, "cancel_context.heard_")
+                    or layout.field(node, "cancel_node.state_", 1)):
+                return [None]  # it ends by itself
+            ways.append(self.part("its context", begin, layout.size("cancel_context")))
+            # The library's own links: nobody acts by them.
+            self.left_out.append((node + layout("cancel_node.above_"),
+                                  node + layout("cancel_node.callbacks_")))
+            self.left_out.append((node + layout("cancel_node.children_"),
+                                  node + layout.size("cancel_node")))
+            node = layout.field(node, "cancel_node.above_")
+        return ways
+
+    def ways_to(self, f, reason, at):
+        """A None among them: something that is not looked into."""
+        layout = self.layout
+        by = layout.names.get(("ended_by", reason), "system")
+        if by == "nobody":
+            return []
+        if by == "end_of_other":
+            return [lambda: None if at in self.by_block and self.by_block[at].why is None
+                    else "the fiber that it waits for may end"]
+        if by == "channel":
+            if layout.field(at, "channel_core.source"):
+                return [None]
+            ops = layout.field(at, "channel_core.ops")
+            ring = layout.field(at, "channel_core.ring_")
+            size = layout.field(at, "channel_core.capacity_") * layout.field(ops, "element_ops.size")
+            return [self.part("what it waits for", at, layout.size("channel_core"),
+                              *([(ring, ring + size)] if ring else []))]
+        if by == "cases":
+            ways = []
+            for case in self.cases_of(f):
+                ways += [None] if case is None else self.ways_to(f, *case)
+            return ways
+        if by == "group":
+            return [self.part("its group", at, layout.size("group_core"))]
+        if by == "queue":
+            return [lambda: self.way_of_lock(reason, at)]
+        return [None]
+
+    def cases_of(self, f):
+        """(reason, object) of each case that waits; a None: one of another kind."""
+        layout = self.layout
+        if not f.object:
+            return [None]
+        found = []
+        cases = layout.field(f.object, "shown_select.cases")
+        for i in range(layout.field(f.object, "shown_select.count")):
+            case = number_at(cases + 8 * i)
+            if layout.field(case, "select_case.type", 1) != layout.value("select_case::kind::waits"):
+                return [None]
+            if at := layout.field(case, "select_case.object"):
+                table = layout.field(case, "select_case.table")
+                found.append((layout.field(table, "case_table.reason", 1),
+                              at + layout.field(table, "case_table.shown_at")))
+        return found
+
+    def way_of_lock(self, reason, at):
+        holder = self.program.holder_of(reason, at)
+        if holder in self.by_block and self.by_block[holder].why is None:
+            return None
+        lies_on = next((c for c in self.candidates if c.fiber.bottom <= at < c.fiber.top), None)
+        if lies_on is None:
+            return "what it waits for can be reached"
+        stack = self.stacks[lies_on]
+        return "what it waits for" + self.seen_text(stack) if stack.seen_by is not None else None
+
+    # --- memory
+
+    def registers(self):
+        """Those of all threads, as bytes, and the stack pointer of each thread."""
+        words, pointers = [], {}
+        general = ("rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp", "rip",
+                   *(f"r{n}" for n in range(8, 16)))
+        with kept_selection():
+            choose(None)
+            for thread in gdb.selected_inferior().threads():
+                thread.switch()
+                frame = gdb.newest_frame()
+                for name in general:
+                    words.append(int(frame.read_register(name)))
+                pointers[thread.num] = int(frame.read_register("rsp"))
+                for n in range(16):
+                    vector = frame.read_register(f"xmm{n}")["v2_int64"]
+                    words += [int(vector[0]), int(vector[1])]
+        return b"".join(struct.pack("<Q", w & (1 << 64) - 1) for w in words), pointers
+
+    def slabs(self):
+        """The memory of all stacks."""
+        return [(begin, end) for begin, end, _, _ in self.program.find_slabs()]
+
+    def pieces(self):
+        """What is there of all memory that the process can write: (begin, end)."""
+        pid = gdb.selected_inferior().pid
+        if is_on_this_machine():
+            with open(f"/proc/{pid}/pagemap", "rb", buffering=0) as page_map:
+                for line in open(f"/proc/{pid}/maps"):
+                    place_, rights, _, _, inode, *name = line.split(maxsplit=5)
+                    begin, end = (int(x, 16) for x in place_.split("-"))
+                    if rights[0] == "r" and (rights[1] == "w" or inode == "0") and not (
+                            name and name[0].startswith(("[vvar", "[vdso", "[vsys"))):
+                        yield from self.pages_there(page_map, begin, end, rights[3] == "s")
+        else:
+            # A core; what was only reserved is in it without contents.
+            found = re.findall(r"(0x\w+)->(0x\w+) at \w+: load\w+ .*\bHAS_CONTENTS",
+                               gdb.execute("maint info sections", to_string=True))
+            if not found:
+                raise gdb.GdbError("info stuck reads a core, or a process that gdb itself "
+                                   "controls.")
+            for begin, end in found:
+                yield int(begin, 16), int(end, 16)
+
+    @staticmethod
+    def pages_there(page_map, begin, end, is_shared):
+        for at in range(begin, end, 4096 << 15):
+            stop = min(end, at + (4096 << 15))
+            try:
+                page_map.seek(at // 4096 * 8)
+                entries = struct.unpack(f"<{(stop - at) // 4096}Q",
+                                        page_map.read((stop - at) // 4096 * 8))
+            except (OSError, struct.error):
+                is_shared = True
+            if is_shared:  # a page may be there without an entry of this process
+                yield at, stop
+                continue
+            first = None
+            for i, entry in enumerate(entries):
+                if entry >> 62 and first is None:
+                    first = i
+                elif not entry >> 62 and first is not None:
+                    yield at + 4096 * first, at + 4096 * i
+                    first = None
+            if first is not None:
+                yield at + 4096 * first, stop
+
+    def roots_in_memory(self):
+        out = merged(self.left_out + self.slabs()
+                     + [r for p in self.parts.values() for r in p.ranges])
+        for begin, end in self.pieces():
+            for hole_begin, hole_end in out:
+                if hole_end > begin and hole_begin < end:
+                    yield begin, min(hole_begin, end)
+                    begin = max(begin, hole_end)
+            yield begin, end
+
+    def look_at(self, data, by):
+        """Makes visible what the words point to. One may begin at each fourth byte."""
+        tops = self.tops
+        for shift in (0, 4):
+            words = array.array("Q")
+            words.frombytes(data[shift:shift + (len(data) - shift) // 8 * 8])
+            for word in {w for w in words if w >> 24 & 0xff_ffff in tops}:
+                word &= self.ADDRESS
+                i = bisect.bisect_right(self.begins, word) - 1
+                if i >= 0 and word < self.targets[i][1] and self.targets[i][2].seen_by is None:
+                    self.targets[i][2].seen_by = by
+                    self.waiting.append(self.targets[i][2])
+
+    def scan(self, begin, end, by=0):
+        step = 1 << 22
+        out = [r for r in self.links if r[1] > begin and r[0] < end]
+        for at in range((begin + 3) // 4 * 4, end, step):
+            try:
+                data = bytearray(read(at, min(step + 4, end - at)))
+            except gdb.MemoryError:
+                data = self.readable(at, min(end, at + step))
+            for link_begin, link_end in out:
+                low, high = max(link_begin - at, 0), min(link_end - at, len(data))
+                if low < high:
+                    data[low:high] = bytes(high - low)
+            self.look_at(data, by)
+
+    @staticmethod
+    def readable(begin, end):
+        data = bytearray()
+        while begin < end:
+            size = min(4096 - begin % 4096, end - begin)
+            try:
+                data += read(begin, size)
+            except gdb.MemoryError:
+                data += bytes(size)
+            begin += size
+        return data
+
+    # --- the search
+
+    def run(self):
+        """The candidates; `why` is None for those that can never go on."""
+        self.links = merged(self.left_out)
+        self.targets = sorted(((*p.ranges[0], p) for p in (
+            *self.parts.values(), *self.stacks.values(), *self.blocks.values())),
+            key=lambda t: t[:2])
+        self.begins = [t[0] for t in self.targets]
+        self.tops = {top for begin, end, _ in self.targets
+                     for top in range(begin >> 24, (end >> 24) + 1)}
+        self.waiting = []
+        if not self.candidates:
+            return []
+        registers, pointers = self.registers()
+        self.look_at(registers, 0)
+        for begin, end in self.roots_in_memory():
+            self.scan(begin, end)
+        for fiber in self.program.fibers:
+            if fiber.at not in self.by_block:
+                self.scan(self.used_from(fiber, pointers), fiber.at, fiber.id)
+        self.settle()
+        return self.candidates
+
+    def used_from(self, fiber, pointers):
+        if fiber.is_in("ended"):
+            at = self.of_fiber(fiber, "body", 8)
+        elif fiber.is_in("running"):
+            thread = fiber.thread()
+            at = pointers[thread.num] - 128 if thread else 0
+        else:
+            at = fiber.resumes_at
+        return at if fiber.bottom <= at < fiber.at else fiber.bottom
+
+    def settle(self):
+        by_stack = {part: c for c, part in self.stacks.items()}
+        again = True
+        while again:
+            again = False
+            while self.waiting:
+                part = self.waiting.pop()
+                of = by_stack.get(part)
+                for begin, end in () if part in self.blocks.values() else part.ranges:
+                    self.scan(begin, end, of.fiber.id if of else 0)
+            for c in self.candidates:
+                if c.why is None and (why := self.open_way(c)) is not None:
+                    c.why, again = why, True
+                    if self.stacks[c].seen_by is None:
+                        self.stacks[c].seen_by = c.fiber.id
+                        self.waiting.append(self.stacks[c])
+
+    def open_way(self, c):
+        if c.ways is None:
+            return "it is not known what can end this wait"
+        for way in c.ways:
+            if (why := way()) is not None:
+                return why
+        for part in () if self.is_for_lock(c.fiber) else (self.blocks.get(c), self.stacks[c]):
+            if part is not None and part.seen_by is not None:
+                return part.title + self.seen_text(part)
+        return None
+
+
+def merged(ranges):
+    """In order; those that touch are one."""
+    found = []
+    for begin, end in sorted(ranges):
+        if found and begin <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], end))
+        elif begin < end:
+            found.append((begin, end))
+    return found
 
 
 # --- the selected fiber
@@ -995,13 +1383,34 @@ none: its functions are on the stack of the fiber."""
         print(f"{len(program.tasks)} tasks")
 
 
+class InfoStuck(gdb.Command):
+    """List the fibers of vigil that can never go on, and those that perhaps may not.
+Reads all memory that the process can write: some seconds for each hundred megabytes. Fewer
+are certain than in inspect::find_stuck_fibers(), which knows more of what ends a wait."""
+
+    def __init__(self):
+        super().__init__("info stuck", gdb.COMMAND_STATUS)
+
+    def invoke(self, argument, from_tty):
+        program = Program()
+        found = StuckSearch(program).run()
+        for what, is_wanted in (("can never go on", lambda c: c.why is None),
+                                ("may never go on", lambda c: c.why is not None)):
+            chosen = [c for c in found if is_wanted(c)]
+            print(f"fibers that {what}: {len(chosen)}")
+            for c in chosen:
+                print("  " + c.fiber.line_text())
+                if c.why is not None:
+                    print(f"    (may go on: {c.why})")
+
+
 def install():
     gdb.frame_filters[frame_filter.name] = frame_filter
     gdb.unwinder.register_unwinder(None, FiberUnwinder(), replace=True)
     gdb.events.cont.connect(on_continue)
     gdb.events.stop.connect(on_stop)
     for command in (InfoFibers, FiberCommand, FiberApply, InfoTimers, InfoChannels,
-                    InfoTasks):
+                    InfoTasks, InfoStuck):
         command()
 
 

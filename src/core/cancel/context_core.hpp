@@ -140,6 +140,7 @@ class cancel_context final : public context_core,
   bool try_retain() noexcept override;
 
  private:
+  friend struct debug_layout;
   friend struct object_view;
 
   ~cancel_context() override = default;

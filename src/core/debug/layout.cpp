@@ -1,9 +1,12 @@
 #include "core/base/debug_layout.hpp"
+#include "core/cancel/context_core.hpp"
+#include "core/cancel/group_core.hpp"
 #include "core/chan/channel_core.hpp"
 #include "core/chan/selecting.hpp"
 #include "core/machine/left_frame.hpp"
 #include "core/machine/slab_table.hpp"
 #include "core/sched/report/fiber_view.hpp"
+#include "core/sched/run_core.hpp"
 #include "core/sched/wait/case_table.hpp"
 #include "core/sched/worker/running_runtimes.hpp"
 #include "core/sched/worker/scheduler.hpp"
@@ -34,6 +37,39 @@ constexpr const char* to_string(timer_kind kind) noexcept {
   return "?";
 }
 
+constexpr const char* to_string(ended_by by) noexcept {
+  switch (by) {
+    case ended_by::nobody:
+      return "nobody";
+    case ended_by::end_of_other:
+      return "end_of_other";
+    case ended_by::channel:
+      return "channel";
+    case ended_by::cases:
+      return "cases";
+    case ended_by::group:
+      return "group";
+    case ended_by::queue:
+      return "queue";
+    case ended_by::system:
+      return "system";
+  }
+  return "?";
+}
+
+}  // namespace VIGIL_DETAIL
+
+struct vigil::detail::cancel_node::places {
+  static constexpr std::size_t state = offsetof(cancel_node, state_);
+  static constexpr std::size_t above = offsetof(cancel_node, above_);
+  static constexpr std::size_t callbacks = offsetof(cancel_node, callbacks_);
+  static constexpr std::size_t children = offsetof(cancel_node, children_);
+  static constexpr std::size_t in_context =
+      offsetof(cancel_context, cancel_node::made_at) - offsetof(cancel_node, made_at);
+};
+
+namespace VIGIL_DETAIL {
+
 #define VIGIL_OFFSET(TYPE, MEMBER) line(#TYPE "." #MEMBER, offsetof(TYPE, MEMBER))
 #define VIGIL_SIZE(TYPE) line("sizeof." #TYPE, sizeof(TYPE))
 #define VIGIL_VALUE(NAME) line("value." #NAME, static_cast<std::uint64_t>(NAME))
@@ -52,8 +88,11 @@ struct debug_layout {
     channels();
     locks();
     tasks();
+    ends();
     names("fiber_state.", [](unsigned i) { return to_string(static_cast<fiber_state>(i)); });
     names("wait_reason.", [](unsigned i) { return to_string(static_cast<wait_reason>(i)); });
+    names("ended_by.",
+          [](unsigned i) { return i < std::size(wait_kinds) ? to_string(wait_kinds[i].by) : "?"; });
     names("timer_kind.", [](unsigned i) { return to_string(static_cast<timer_kind>(i)); });
     return size_ + 1;  // the final zero
   }
@@ -266,6 +305,46 @@ struct debug_layout {
     VIGIL_VALUE(task_core::park_word::suspended);
     VIGIL_OFFSET(task_frame, task);
     VIGIL_OFFSET(task_frame, awaiting);
+  }
+
+  // The offsets and values that a search for stuck fibers needs beside all this.
+  constexpr void ends() {
+    VIGIL_OFFSET(fiber_core, park_state);
+    VIGIL_OFFSET(fiber_core, role);
+    VIGIL_OFFSET(fiber_core, own_waiter.word_);
+    VIGIL_OFFSET(fiber_core, body);
+    VIGIL_OFFSET(fiber_core, life.handle);
+    VIGIL_VALUE(waiter::outcome_mask);
+    VIGIL_VALUE(park_word::parked);
+    VIGIL_VALUE(fiber_role::main);
+    VIGIL_VALUE(fiber_role::timer);
+    VIGIL_VALUE(handle_state::held);
+    VIGIL_VALUE(run_phase::running);
+    VIGIL_OFFSET(scheduler, settings_.is_observer);
+    VIGIL_OFFSET(scheduler, state.phase_);
+    VIGIL_OFFSET(scheduler, fibers);
+    line("sizeof.scheduler.fibers", sizeof(fiber_registry));
+    VIGIL_SIZE(worker);
+    VIGIL_OFFSET(run_core, number_);
+    VIGIL_OFFSET(run_core, end.root);
+    // A reference has no offset of its own.
+    line("channel_core.ops", offsetof(channel_core, made_at) - sizeof(void*));
+    VIGIL_OFFSET(element_ops, size);
+    VIGIL_OFFSET(channel_core, source);
+    VIGIL_OFFSET(channel_core, ring_);
+    VIGIL_SIZE(channel_core);
+    VIGIL_SIZE(group_core);
+    line("cancel_context.node", cancel_node::places::in_context);
+    VIGIL_OFFSET(cancel_context, deadline);
+    VIGIL_OFFSET(cancel_context, timer_);
+    VIGIL_OFFSET(cancel_context, heard_);
+    VIGIL_SIZE(cancel_context);
+    VIGIL_OFFSET(cancel_node, made_at);
+    line("cancel_node.state_", cancel_node::places::state);
+    line("cancel_node.above_", cancel_node::places::above);
+    line("cancel_node.callbacks_", cancel_node::places::callbacks);
+    line("cancel_node.children_", cancel_node::places::children);
+    VIGIL_SIZE(cancel_node);
   }
 
   char* out_;

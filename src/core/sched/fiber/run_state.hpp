@@ -73,6 +73,8 @@ class run_state {
   void back_to_idle() noexcept { phase_.store(run_phase::idle); }
 
  private:
+  friend struct debug_layout;
+
   atomic<run_phase> phase_{run_phase::idle};
   atomic<bool> deadlocked_{false};
 };

@@ -149,6 +149,8 @@ class cancel_node {
 
   VIGIL_FOR_IO inside look_inside() const noexcept;
 
+  struct places;  // of its parts, for debuggers (core/debug/layout.cpp)
+
   virtual void retain() noexcept = 0;
   virtual void release() noexcept = 0;
 
