@@ -62,9 +62,9 @@ struct install_options {
 // functions, which `vigil-symbols` puts in afterwards, and nothing of running fibers.
 //
 // Any thread, at any time; a later call changes the options. Throws std::invalid_argument
-// for a signal that cannot serve, and std::system_error if the thread that stuck_signal
-// needs cannot be started. The price: a lock of vigil::mutex notes its holder, and
-// a fiber that is measured costs some microseconds more.
+// for a signal that cannot serve, and std::system_error if no thread can be had. The
+// price: a lock of vigil::mutex notes its holder, a fiber that is measured costs some
+// microseconds more, and one thread more sleeps until a dump is asked for.
 VIGIL_API void install(const install_options& options = {});
 
 struct dump_options {
@@ -83,16 +83,19 @@ struct dump_options {
 //
 // The work is done on a thread of its own, for which the caller waits. If there is no
 // memory for it, or it takes longer than 20 s (a stuck fiber may hold a lock of malloc or
-// the dynamic loader), the fibers are listed as SIGQUIT lists them. Any thread, or a
-// fiber, whose worker is then kept for that time; not a signal handler. An error of
-// writing stays in `out`: ferror().
+// the dynamic loader), the fibers are listed as SIGQUIT lists them; after 3 s if malloc
+// does not even let it begin. The caller itself allocates nothing after install(); an
+// `out` that has no buffer yet remains without one then. Any thread, or a fiber, whose
+// worker is then kept for that time; not a signal handler. An error of writing stays in
+// `out`: ferror().
 VIGIL_API void dump(std::FILE* out, const dump_options& options = {});
 
 // The same as one JSON object: "fiber_count", "groups" (the table), "fibers", "stacks",
 // "task_count", "tasks" and "runtimes"; a fiber's "stack" is an index in "stacks".
 // Durations are in nanoseconds. Names are UTF-8, with U+FFFD in place of other bytes.
 // Throws std::bad_alloc, and std::system_error if no thread can be had, or if it takes
-// longer than 20 s.
+// longer than 20 s. If malloc does not answer, which an exception would need as well, the
+// object has one member, "error".
 VIGIL_API void dump_json(std::FILE* out, const dump_options& options = {});
 
 // stack_use: how much of their stacks the fibers that were started in one place have

@@ -4,6 +4,7 @@
 #include "core/sched/report/dump.hpp"
 #include "core/sched/report/dump_extension.hpp"
 #include "core/sync/lock_watch.hpp"
+#include "inspect/kept_thread.hpp"
 #include "inspect/kernel_clock.hpp"
 #include "inspect/measured_stacks.hpp"
 #include "inspect/own_frames.hpp"
@@ -20,12 +21,11 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <stdexcept>
 #include <string>
 #include <system_error>
-#include <utility>
+
+#include <stdio_ext.h>
 
 namespace VIGIL_DETAIL {
 namespace {
@@ -87,7 +87,7 @@ class inspect_extension final : public dump_extension {
     }
   }
 
-  bool write_fibers(std::string& out, const scheduler* running_on) const noexcept override;
+  bool write_fibers(dump_writer& out, const scheduler* running_on) const noexcept override;
   void write_own_frames(dump_writer& out) const noexcept override;
 
   mutable atomic<bool> addresses{false};
@@ -122,6 +122,9 @@ constinit const inspect_extension the_extension;
 // How long a dump may take.
 constexpr nanos dump_patience = 20'000'000'000;
 
+constexpr const char* malloc_is_stuck =
+    "malloc has not answered within 3 s: a thread that is stuck may hold its lock";
+
 std::string text_of(const scheduler* running_on, const inspect::dump_options& options) {
   fiber_report r = collect_fibers(running_on, options.frames, &the_extension);
   std::string text;
@@ -141,17 +144,28 @@ std::string text_of(const scheduler* running_on, const inspect::dump_options& op
   return text;
 }
 
-bool inspect_extension::write_fibers(std::string& out, const scheduler* running_on) const noexcept {
-  const inspect::dump_options options{.frames = true, .addresses = addresses.load()};
-  return written_elsewhere(
-      out, dump_patience, [running_on, options] { return text_of(running_on, options); });
+text_of_thread ask_text(const scheduler* running_on,
+                        const inspect::dump_options& options) noexcept {
+  return text_of_thread(dump_patience,
+                        [running_on, options] { return text_of(running_on, options); });
+}
+
+// False: nothing was written but why.
+bool write_asked(dump_writer& out, const text_of_thread& text) noexcept {
+  if (text.is_malloc_stuck()) out.text("vigil: ").text(malloc_is_stuck).text("\n");
+  if (text.get() == nullptr) return false;
+  out.text(text.get()->c_str());
+  return true;
+}
+
+bool inspect_extension::write_fibers(dump_writer& out, const scheduler* running_on) const noexcept {
+  return write_asked(out, ask_text(running_on, {.frames = true, .addresses = addresses.load()}));
 }
 
 void inspect_extension::write_own_frames(dump_writer& out) const noexcept {
   frame_list frames;
   read_own_frames(frames);
-  std::string text;
-  const bool is_named = written_elsewhere(text, names_patience, [frames] {
+  const text_of_thread text(names_patience, [frames] {
     symbol_reader names;
     std::string named;
     dump_writer to(named);
@@ -159,12 +173,9 @@ void inspect_extension::write_own_frames(dump_writer& out) const noexcept {
     to.flush();
     return named;
   });
-  if (is_named) {
-    out.text(text.c_str());
-  } else {
-    named_builds builds;
-    write_plain_frames(out, frames, builds);
-  }
+  if (write_asked(out, text)) return;
+  named_builds builds;
+  write_plain_frames(out, frames, builds);
 }
 
 }  // namespace
@@ -179,6 +190,7 @@ void install(const install_options& options) {
   }
   detail::ask_running_by(options.running_signal);
   detail::report_stuck_by(options.stuck_signal);
+  detail::keep_thread();
   detail::note_program_path();
   detail::the_extension.addresses.store(options.addresses);
   detail::warn_of_slow_clock();
@@ -188,28 +200,35 @@ void install(const install_options& options) {
 }
 
 void dump(std::FILE* out, const dump_options& options) {
-  std::string text;
-  const bool is_written = detail::written_elsewhere(
-      text, detail::dump_patience, [options] { return detail::text_of(nullptr, options); });
+  const detail::text_of_thread text = detail::ask_text(nullptr, options);
+  // A stream that has no buffer yet would allocate it.
+  if (text.is_malloc_stuck() && ::__fbufsize(out) == 0) std::setvbuf(out, nullptr, _IONBF, 0);
   detail::dump_writer w(out);
-  w.text(text.c_str());
+  const bool is_written = detail::write_asked(w, text);
   detail::process_dump_rest(w, !is_written);
   std::fflush(out);
 }
 
 void dump_json(std::FILE* out, const dump_options& options) {
-  const auto text = std::make_shared<std::string>();
-  const bool is_written = detail::on_own_thread(detail::dump_patience, [text, options] {
-    *text = detail::to_json(detail::collect_fibers(nullptr, options.frames, nullptr),
-                            options.addresses);
+  const detail::text_of_thread text(detail::dump_patience, [options] {
+    return detail::to_json(detail::collect_fibers(nullptr, options.frames, nullptr),
+                           options.addresses);
   });
-  if (!is_written) {
+  if (text.is_malloc_stuck()) {
+    // An exception would need malloc.
+    if (::__fbufsize(out) == 0) std::setvbuf(out, nullptr, _IONBF, 0);
+    std::fprintf(out, "{\"error\":\"%s\"}\n", detail::malloc_is_stuck);
+    std::fflush(out);
+    return;
+  }
+  text.throw_error();
+  if (text.get() == nullptr) {
     throw std::system_error(ETIMEDOUT,
                             std::generic_category(),
                             "vigil::inspect::dump_json: the names of functions take too long: a "
                             "fiber may hold a lock of malloc or the dynamic loader");
   }
-  std::fwrite(text->data(), 1, text->size(), out);
+  std::fwrite(text.get()->data(), 1, text.get()->size(), out);
   std::fflush(out);
 }
 

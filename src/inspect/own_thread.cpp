@@ -19,14 +19,6 @@ struct shared_work {
   futex_word done{0};
 };
 
-// Clears the part of the stack below the caller's frame that glibc keeps for the next
-// thread: addresses of channels in it would pass for pointers (stuck_fibers.hpp).
-[[gnu::noinline]] void clear_stack() noexcept {
-  char kept[std::size_t{32} << 10];
-  std::memset(kept, 0, sizeof kept);
-  asm volatile("" : : "r"(kept) : "memory");
-}
-
 [[gnu::noinline]] void call(shared_work& w) noexcept {
   try {
     w.f();
@@ -43,6 +35,12 @@ void do_work(shared_work& w) noexcept {
 }
 
 }  // namespace
+
+[[gnu::noinline]] void clear_stack() noexcept {
+  char kept[std::size_t{32} << 10];
+  std::memset(kept, 0, sizeof kept);
+  asm volatile("" : : "r"(kept) : "memory");
+}
 
 void start_own_thread(std::function<void()> f) {
   process_count_quiet_threads(1);  // it starts nothing

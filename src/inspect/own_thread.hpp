@@ -30,6 +30,10 @@ VIGIL_FOR_IO bool written_elsewhere(std::string& out,
                                     nanos patience,
                                     std::function<std::string()> write) noexcept;
 
+// Clears the part of the stack below the caller's frame that glibc keeps for the next
+// thread: addresses of channels in it would pass for pointers (stuck_fibers.hpp).
+void clear_stack() noexcept;
+
 // How long what the program does next waits for the names of functions.
 inline constexpr nanos names_patience = 3'000'000'000;
 

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string>
 
 namespace VIGIL_DETAIL {
 
@@ -169,10 +168,7 @@ void dump_runtime(dump_writer& out, const scheduler& s, bool with_tasks) noexcep
 // Writes the fibers as the extension shows them; false if there is none, or it cannot.
 bool write_by_extension(dump_writer& out, const scheduler* running_on) noexcept {
   const dump_extension* const more = installed_extension.load();
-  std::string text;
-  if (more == nullptr || !more->write_fibers(text, running_on)) return false;
-  out.text(text.c_str(), text.size());
-  return true;
+  return more != nullptr && more->write_fibers(out, running_on);
 }
 
 }  // namespace

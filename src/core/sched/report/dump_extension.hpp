@@ -8,8 +8,6 @@
 
 #include <vigil/detail/config.hpp>
 
-#include <string>
-
 namespace VIGIL_DETAIL {
 
 class dump_writer;
@@ -32,8 +30,8 @@ class dump_extension {
   // --- not in a signal handler
   // Writes all fibers and tasks instead, equal ones together; with `running_on` the
   // running fibers of that scheduler alone. False if it cannot be done, or not in time:
-  // nothing was written. Caller: is not inside process_dump().
-  virtual bool write_fibers(std::string& out, const scheduler* running_on) const noexcept = 0;
+  // nothing was written but why. Caller: is not inside process_dump().
+  virtual bool write_fibers(dump_writer& out, const scheduler* running_on) const noexcept = 0;
   // Writes the frames of the caller.
   virtual void write_own_frames(dump_writer& out) const noexcept = 0;
 
