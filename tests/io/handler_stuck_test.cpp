@@ -20,7 +20,7 @@ namespace asio = boost::asio;
 
 namespace {
 
-constexpr const char* report = "no worker has switched to another fiber for ";
+constexpr const char* report = "is kept by a handler of its io_context";
 
 // Whether the overseer looks for stuck workers. Caller: a worker.
 bool is_looked_after() {

@@ -108,6 +108,39 @@ TEST_SUITE("stuck") {
     CHECK(child.says("over"));
   }
 
+  TEST_CASE("child: computes on the worker of a pinned fiber" * doctest::skip()) {
+    std::atomic<bool> stuck{true};
+    const after_report here("(cruncher)", [&] { stuck = false; });
+    vigil::run(watched(2), [&] {
+      auto pinned = vigil::spawn([&] {
+        const vigil::this_fiber::pin pinned_here;
+        const auto home = std::this_thread::get_id();
+        auto is_home = vigil::make_channel<bool>(1);
+        for (bool done = false; !done;) {
+          auto f = vigil::spawn({.name = "cruncher"}, [&] {
+            const bool mine = std::this_thread::get_id() == home;  // not that of a thief
+            static_cast<void>(is_home.try_send(mine));
+            while (mine && stuck) {
+            }
+          });
+          done = is_home.recv().value();
+          f.join();
+        }
+      });
+      pinned.join();
+    });
+    std::puts("over");
+  }
+
+  TEST_CASE("a fiber that computes while one pinned to its worker is ready is named alone") {
+    const child_result child = run_child("child: computes on the worker of a pinned fiber");
+    CHECK(child.succeeded());
+    CHECK(child.says("although a fiber is ready that is pinned to one of them"));
+    CHECK(count_of(child.output, "(cruncher) [running, for ") == 1);
+    CHECK_FALSE(child.says("io_context"));
+    CHECK(child.says("over"));
+  }
+
   TEST_CASE("child: stuck after all have slept" * doctest::skip()) {
     std::atomic<bool> stuck{true};
     const after_report here("(late)", [&] { stuck = false; });

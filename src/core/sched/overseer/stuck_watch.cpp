@@ -3,6 +3,7 @@
 #include "core/base/assert.hpp"
 #include "core/machine/process_state.hpp"
 #include "core/sched/report/dump.hpp"
+#include "core/sched/report/fiber_view.hpp"
 #include "core/sched/worker/ready_work.hpp"
 #include "core/sched/worker/scheduler.hpp"
 
@@ -28,6 +29,17 @@ std::uint64_t look_at_runs(const worker_list& workers) noexcept {
     sum += w->counters.switches.get();
   }
   return sum;
+}
+
+// Whether a worker that runs no fiber could take what waits, and does not: it is in a
+// handler, for which it counts as asleep. Others that run none have nothing to do.
+bool a_handler_keeps_one(const scheduler& s) noexcept {
+  if (!s.watches().present().knows_io()) return false;
+  const bool waits_for_any = waits_for_any_worker(s);
+  const worker_list& all = s.workers();
+  return std::any_of(all.begin(), all.end(), [waits_for_any](const auto& w) {
+    return current_of(*w) == nullptr && (waits_for_any || w->has_pinned());
+  });
 }
 
 }  // namespace
@@ -73,13 +85,19 @@ nanos stuck_watch::look(nanos now) noexcept {
 
 void stuck_watch::report() noexcept {
   warn(
-      "no worker has switched to another fiber for %.3f s (options::stuck_limit), although a timer "
-      "is due or a fiber is ready. Each of these fibers keeps its worker: it computes, or blocks "
-      "its thread: in a call that blocks (read(), getaddrinfo(), std::this_thread::sleep_for, a "
-      "client library), which belongs into vigil::blocking, in a function-local static or a "
-      "std::call_once whose initialiser waits, or in a std::mutex that is held across a wait. A "
-      "worker whose fiber is not named is kept by a handler of its io_context",
-      static_cast<double>(limit_) / 1e9);
+      "no worker has switched to another fiber for %.3f s (options::stuck_limit), although %s. "
+      "Each "
+      "of these fibers keeps its worker: it computes, or blocks its thread: in a call that blocks "
+      "(read(), getaddrinfo(), std::this_thread::sleep_for, a client library), which belongs into "
+      "vigil::blocking, in a function-local static or a std::call_once whose initialiser waits, or "
+      "in a std::mutex that is held across a wait%s",
+      static_cast<double>(limit_) / 1e9,
+      waits_for_any_worker(sched_)
+          ? "a timer is due or a fiber is ready"
+          : "a fiber is ready that is pinned to one of them, so that no other may take it",
+      a_handler_keeps_one(sched_)
+          ? ". A worker whose fiber is not named is kept by a handler of its io_context"
+          : "");
   process_dump_running(2, sched_);
 }
 

@@ -37,8 +37,11 @@ bool any_pinned_work(const scheduler& s) noexcept {
 }
 
 bool waits_for_a_worker(const scheduler& s) noexcept {
-  if (!s.injected.empty() || s.timers().has_callbacks()) return true;
-  if (any_in_queues(s) || any_pinned_work(s)) return true;
+  return any_pinned_work(s) || waits_for_any_worker(s);
+}
+
+bool waits_for_any_worker(const scheduler& s) noexcept {
+  if (!s.injected.empty() || s.timers().has_callbacks() || any_in_queues(s)) return true;
   const nanos now = s.clock.now();
   return s.board.next_deadline.load() <= now && s.timers().anything_due(now);
 }

@@ -24,5 +24,7 @@ bool any_pinned_work(const scheduler& s) noexcept;
 // Whether a fiber or a callback is ready, or a timer due, that no worker has taken yet.
 // Not on virtual time.
 bool waits_for_a_worker(const scheduler& s) noexcept;
+// The same without the fibers that only one worker may take.
+bool waits_for_any_worker(const scheduler& s) noexcept;
 
 }  // namespace VIGIL_DETAIL
