@@ -96,6 +96,11 @@ std::chrono::nanoseconds with_surplus(std::chrono::nanoseconds grace) {
   return std::min(grace, std::chrono::nanoseconds::max() - surplus) + surplus;
 }
 
+// The caller's line, for the context of the connections and the room for them.
+site birth_of_parts(const site& from) noexcept {
+  return from.name == 0 ? named("io::serve", from) : from;
+}
+
 }  // namespace
 
 struct announced_grace::part {
@@ -117,9 +122,9 @@ server::server(const vigil::context& stopping, const serve_limits& limits, const
       stopping_(stopping),
       limits_(limits),
       from_(from),
-      places_(checked_places(limits)),
+      places_(checked_places(limits), birth_of_parts(from)),
       next_wait_(limits.backoff),
-      fibers_(without_cancel(stopping)) {}
+      fibers_(without_cancel(stopping), {}, birth_of_parts(from)) {}
 
 void server::keep_connections() {
   if (limits_.idle <= std::chrono::nanoseconds(0)) {

@@ -223,6 +223,29 @@ TEST_SUITE("sockets") {
     });
   }
 
+  TEST_CASE("the context of a connection is named by the line that calls serve") {
+    in_virtual([] {
+      io::memory_acceptor a;
+      std::string called;
+      const auto jobs = vigil::make_channel<int>();
+      auto f = vigil::spawn(vigil::fiber_options{.name = "server"}, [&] {
+        const auto handler = [&](io::memory_stream, const vigil::context& ctx) {
+          vigil::this_fiber::set_name("handler");
+          static_cast<void>(jobs.recv(ctx));
+        };
+        called = "\"io::serve\" made at " __FILE__ ":" + std::to_string(__LINE__ + 1);
+        io::serve(a, handler, {.connections = 1});
+      });
+      const io::memory_stream client = a.connect();
+      vigil::testing::settle();
+      const std::string text = inspected();
+      NOTE(text);
+      CHECK(has(fiber_line(text, "handler"), ", or the end of the context " + called + ", for "));
+      CHECK(has(fiber_line(text, "server"), "semaphore " + called + ", "));
+      f.request_stop();
+    });
+  }
+
   TEST_CASE("an operation of Asio's keeps its socket to itself") {
     vigil::run([] {
       local::socket near(io::io_context());
