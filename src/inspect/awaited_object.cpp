@@ -191,6 +191,7 @@ void write_birth(dump_writer& out, const shown_birth& b, bool with_addresses) no
   if (b.name[0] != '\0') out.text(" \"").name(b.name).text("\"");
   if (b.line != 0) {
     out.text(" made at ").file(b.file).text(":").number(b.line);
+    if (b.number != 0) out.text(" #").number(b.number);
   } else {
     out.text(" of ").file(b.file);
   }

@@ -21,6 +21,7 @@ struct shown_birth {
   char file[128] = "";
   char name[32] = "";
   std::uint32_t line = 0;
+  std::uint32_t number = 0;  // object_numbers; 0: the only one of its line
   const void* address = nullptr;
 };
 

@@ -2,6 +2,7 @@
 
 #include "core/sched/report/dump.hpp"
 #include "core/sched/worker/running_runtimes.hpp"
+#include "inspect/object_numbers.hpp"
 #include "inspect/running_frames.hpp"
 #include "inspect/symbols.hpp"
 #include "inspect/task_walk.hpp"
@@ -74,20 +75,22 @@ class collector {
     std::unordered_map<const void*, std::uint64_t> numbers;
     for (const reported_task& t : report_.tasks)
       numbers[t.shown.task] = t.shown.id;
-    const auto name = [&numbers](awaited_object& o) {
+    for_each_awaited([&numbers](awaited_object& o) {
       for (std::size_t i = 0; i < o.case_count; ++i) {
         const auto found = numbers.find(o.cases[i].joined);
         if (found == numbers.end()) continue;
         o.cases[i].type = shown_object::kind::one_task;
         o.cases[i].who.id = found->second;
       }
-    };
-    for (reported_task& t : report_.tasks)
-      name(t.awaited);
-    for (const auto& g : report_.groups) {
-      for (reported_fiber& f : g->fibers)
-        name(f.awaited);
-    }
+    });
+  }
+
+  // Caller: has visited all.
+  void number_objects() {
+    object_numbers numbers;
+    for_each_awaited([&numbers](awaited_object& o) { numbers.add(o); });
+    numbers.finish();
+    for_each_awaited([&numbers](awaited_object& o) { numbers.apply(o); });
   }
 
   fiber_report take() {
@@ -96,6 +99,16 @@ class collector {
   }
 
  private:
+  template <class F>
+  void for_each_awaited(F f) {
+    for (reported_task& t : report_.tasks)
+      f(t.awaited);
+    for (const auto& g : report_.groups) {
+      for (reported_fiber& one : g->fibers)
+        f(one.awaited);
+    }
+  }
+
   bool is_in_share(const stack& where, const fiber_view& v) noexcept {
     if (report_.table == nullptr) return true;
     fiber_row* const row = report_.table->find_or_add(v, where);
@@ -290,6 +303,7 @@ fiber_report collect_fibers(const scheduler* running_on,
   }
   if (error != nullptr) std::rethrow_exception(error);
   all.name_joined();
+  all.number_objects();
   return all.take();
 }
 

@@ -21,6 +21,7 @@ namespace json = boost::json;
 json::object made_at(const shown_birth& b, bool with_addresses) {
   json::object o = site_of(b.file, b.line);
   if (b.name[0] != '\0') o["name"] = utf8(b.name);
+  if (b.number != 0) o["number"] = b.number;
   if (with_addresses) {
     char text[24];
     std::snprintf(text, sizeof text, "0x%" PRIxPTR, reinterpret_cast<std::uintptr_t>(b.address));

@@ -2,6 +2,7 @@
 #include "core/sched/report/dump.hpp"
 #include "core/sched/worker/running_runtimes.hpp"
 #include "core/sched/worker/scheduler.hpp"
+#include "inspect/object_numbers.hpp"
 #include "inspect/own_thread.hpp"
 #include "inspect/report.hpp"
 #include "inspect/stopped_threads.hpp"
@@ -54,16 +55,34 @@ void write_open_way(dump_writer& out, const waiting_fiber& f) {
 }
 
 // False if the fiber has moved on.
+bool read_wait(const waiting_fiber& f, fiber_view& s, awaited_object& o) noexcept {
+  return take_view(f.where, s) && s.id == f.id && s.runs == f.runs && read_awaited(f.where, s, o);
+}
+
+// Reads the waits once more, since there may be many: only addresses are kept.
+object_numbers numbers_of(const stuck_list& found) {
+  object_numbers numbers;
+  for (const waiting_fiber& f : found.fibers) {
+    fiber_view s;
+    awaited_object o;
+    if (read_wait(f, s, o)) numbers.add(o);
+  }
+  numbers.finish();
+  return numbers;
+}
+
+// The same.
 bool describe(const waiting_fiber& f,
               bool is_certain,
               frames_room& room,
               symbol_reader& names,
+              const object_numbers& numbers,
               inspect::stuck_fiber& out) {
   fiber_view s;
   awaited_object o;
-  if (!take_view(f.where, s) || s.id != f.id || s.runs != f.runs) return false;
-  if (!read_awaited(f.where, s, o)) return false;
+  if (!read_wait(f, s, o)) return false;
   find_holders(o);
+  numbers.apply(o);
   frame_list frames;
   read_parked_frames(f.where, s, room, frames);
   out.id = s.id;
@@ -81,13 +100,14 @@ inspect::stuck_report report_of(const stuck_list& found) {
   const handler_scope inside;
   const slab_hold hold;
   const own_frames_room room;
+  const object_numbers numbers = numbers_of(found);
   symbol_reader names;
   inspect::stuck_report r;
   if (found.why_not != nullptr) r.why_none_certain = found.why_not;
   for (const waiting_fiber& f : found.fibers) {
     const bool is_certain = found.why_not == nullptr && f.way == open_way::none;
     inspect::stuck_fiber one;
-    if (!describe(f, is_certain, room.get(), names, one)) continue;
+    if (!describe(f, is_certain, room.get(), names, numbers, one)) continue;
     (is_certain ? r.certain : r.possible).push_back(std::move(one));
   }
   return r;

@@ -4,6 +4,7 @@
 #include "support/note.hpp"
 
 #include <string>
+#include <vector>
 
 #include <boost/json/parse.hpp>
 
@@ -41,6 +42,52 @@ TEST_SUITE("awaited") {
       CHECK(has(line, "channel send to the channel made at "));
       CHECK(has(line, made + " (3 of 3 values)"));
       CHECK_FALSE(has(line, "context"));
+    });
+  }
+
+  TEST_CASE("objects that were made in one line have numbers, and others have none") {
+    in_virtual([] {
+      std::vector<vigil::channel<int>> many;
+      while (many.size() < 3)
+        many.push_back(vigil::make_channel<int>());
+      const std::string made = here(__LINE__ - 1);
+      const auto only = vigil::make_channel<int>();
+      vigil::group g;  // the same line may make things of other kinds
+      std::vector<vigil::cancellable> contexts;
+      while (contexts.size() < 2)
+        contexts.push_back(vigil::with_cancel(vigil::background()));
+      const std::string context_made = here(__LINE__ - 1);
+      std::vector<vigil::fiber<void>> all;
+      const auto wait = [&](const char* name, auto f) {
+        all.push_back(vigil::spawn(vigil::fiber_options{.name = name}, f));
+      };
+      for (const char* const name : {"a", "b"})
+        wait(name, [&] { static_cast<void>(many[1].recv(contexts[0].ctx)); });
+      wait("c", [&] { static_cast<void>(many[2].recv(contexts[1].ctx)); });
+      wait("d", [&] { vigil::select(vigil::on_recv(many[0]), vigil::on_recv(only)); });
+      g.go([](const vigil::context& ctx) {
+        static_cast<void>(vigil::make_channel<int>().recv(ctx));
+      });
+      wait("e", [&] { g.wait(); });
+      vigil::testing::settle();
+      const std::string text = inspected();
+      NOTE(text);
+      const auto number = [&](const char* name, const std::string& place) {
+        const std::string line = fiber_line(text, name);
+        const std::size_t at = line.find(place + " #");
+        return at == std::string::npos ? 0 : line[at + place.size() + 2] - '0';
+      };
+      CHECK(number("a", made) * number("c", made) * number("d", made) == 6);
+      CHECK(number("b", made) == number("a", made));
+      CHECK(number("a", context_made) * number("c", context_made) == 2);
+      CHECK(number("b", context_made) == number("a", context_made));
+      CHECK(count_of(fiber_line(text, "d"), " #") == 1);
+      CHECK(count_of(fiber_line(text, "e"), " #") == 0);
+      const std::string json =
+          written([](std::FILE* out) { vigil::inspect::dump_json(out, {.frames = false}); });
+      CHECK(count_of(json, ",\"number\":") == 4 + 3);
+      for (auto& f : all)
+        f.request_stop();
     });
   }
 

@@ -64,6 +64,25 @@ void start_reader(Keep keep) {
 
 }  // namespace
 
+TEST_CASE("channels of stuck fibers that were made in one line have numbers") {
+  in_leaky_virtual([] {
+    for (int i = 0; i < 2; ++i)
+      start_reader([](const auto&) {});
+    for (int i = 0; i < 2; ++i) {  // the first search leaves nothing for the second
+      const inspect::stuck_report r = find_stuck();
+      if (can_be_certain) CHECK(r.certain.size() == 2);
+      std::string all;
+      for (const auto* const fibers : {&r.certain, &r.possible}) {
+        for (const inspect::stuck_fiber& f : *fibers)
+          all += f.text;
+      }
+      NOTE(all);
+      CHECK(has(all, " #1, for "));
+      CHECK(has(all, " #2, for "));
+    }
+  });
+}
+
 // --- nobody is called stuck who is not
 
 TEST_CASE("a fiber is not stuck while a live fiber has the channel") {
