@@ -3,6 +3,7 @@
 #if VIGIL_HAS_LIBDW
 
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <utility>
 
@@ -87,6 +88,17 @@ void for_each_function(Dwarf_Die parent, F& f) {
   }
 }
 
+// The unit with the functions: with -gsplit-dwarf it lies in a file of its own (.dwo),
+// which must be where the compiler has put it. Otherwise this unit.
+Dwarf_Die whole_unit(Dwarf_Die& unit) {
+  std::uint8_t type = 0;
+  Dwarf_Die split{};
+  const bool is_split =
+      dwarf_cu_info(unit.cu, nullptr, &type, nullptr, &split, nullptr, nullptr, nullptr) == 0 &&
+      type == DW_UT_skeleton && split.cu != nullptr;
+  return is_split ? split : unit;
+}
+
 // Calls f(begin, end) for each range of the code of a function or unit.
 template <class F>
 void for_each_range(Dwarf_Die& of, F f) {
@@ -159,6 +171,7 @@ void symbol_reader::debug_files::name_by_dwarf(Dwfl_Module* module,
   Dwarf_Addr bias = 0;
   Dwarf_Die* const unit = unit_at(module, place, bias);
   if (unit == nullptr) return;
+  Dwarf_Die whole = whole_unit(*unit);
   place -= bias;
   code_function here;
   if (Dwarf_Line* const line = dwarf_getsrc_die(unit, place)) {
@@ -169,7 +182,7 @@ void symbol_reader::debug_files::name_by_dwarf(Dwfl_Module* module,
       here.line = static_cast<unsigned>(number);
     }
   }
-  Dwarf_Die* const outermost = function_at(unit, place);
+  Dwarf_Die* const outermost = function_at(&whole, place);
   if (outermost == nullptr) {
     // With line tables alone not every function is described. Its symbol has the name.
     if (!here.file.empty()) out.push_back(std::move(here));
@@ -181,7 +194,7 @@ void symbol_reader::debug_files::name_by_dwarf(Dwfl_Module* module,
     here.name = name_of(&function);
     out.push_back(std::move(here));
     here = {};
-    if (dwarf_tag(&function) == DW_TAG_inlined_subroutine) read_call(&function, unit, here);
+    if (dwarf_tag(&function) == DW_TAG_inlined_subroutine) read_call(&function, &whole, here);
   }
 }
 
