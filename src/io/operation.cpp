@@ -8,6 +8,7 @@
 
 #include <vigil/error.hpp>
 #include <vigil/io/detail/movable_deadline.hpp>
+#include <vigil/io/detail/shown_object.hpp>
 #include <vigil/io/memory_executor.hpp>
 
 #include <new>
@@ -249,6 +250,10 @@ operation_section::~operation_section() {
   --o.depth;
   o.section.unlock();
   release(o, false);
+}
+
+void note_descriptor(operation& o, int descriptor) noexcept {
+  o.object.store(shown_descriptor(descriptor), order::relaxed);  // ordering: for dumps alone
 }
 
 boost::asio::cancellation_slot slot_of(operation& o) noexcept {

@@ -64,7 +64,9 @@ struct operation {
   static void* operator new(std::size_t size);
   static void operator delete(void* p) noexcept;
 
-  const void* const object;  // of its waits, for dumps; the first member
+  // The object of its waits, for dumps, which read it here: the first member. A later
+  // step may change it on another thread.
+  vigil::detail::atomic<const void*> object;
   vigil::detail::scheduler& sched;
   const std::uint64_t run;  // the scheduler's number: another may have its address later
   // The watch whose io_context may complete it; nullptr if none of the runtime's can.

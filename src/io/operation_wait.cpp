@@ -63,7 +63,8 @@ ending wait_once(operation& o, const wait_limit& limit) VIGIL_NO_THREAD_SAFETY_A
   o.lock.unlock();
   ending result = ending::completed;
   try {
-    result = ending_of(self.wait(own.opened, {wait_reason::io, o.object}));
+    // ordering: for dumps alone.
+    result = ending_of(self.wait(own.opened, {wait_reason::io, o.object.load(order::relaxed)}));
   } catch (const std::bad_alloc&) {
     // No memory for a timer; a limit that is already over does not need one.
     result = limit.is_over() ? ending::cut : ending::no_memory;
@@ -86,7 +87,8 @@ void wait_for_handler(operation& o) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
     self.open(own);
     o.waiting = &own;
     o.lock.unlock();
-    self.wait(own.opened, {wait_reason::io, o.object});
+    // ordering: for dumps alone.
+    self.wait(own.opened, {wait_reason::io, o.object.load(order::relaxed)});
   }
 }
 

@@ -20,7 +20,9 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/connect_pair.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/read.hpp>
 #include <boost/asio/readable_pipe.hpp>
+#include <boost/asio/redirect_error.hpp>
 #include <boost/asio/writable_pipe.hpp>
 #include <boost/json/parse.hpp>
 
@@ -246,14 +248,49 @@ TEST_SUITE("sockets") {
     });
   }
 
-  TEST_CASE("an operation of Asio's keeps its socket to itself") {
+  TEST_CASE("an operation of Asio's names its socket") {
+    vigil::run([] {
+      local::socket near(io::io_context());
+      local::socket far(io::io_context());
+      asio::local::connect_pair(near, far);
+      asio::readable_pipe out(io::io_context());
+      asio::writable_pipe in(io::io_context());
+      asio::connect_pipe(out, in);
+      char byte = 0;
+      const auto shows = [](const char* words, int number, auto read) {
+        auto f = vigil::spawn(vigil::fiber_options{.name = "reader"}, [&read] {
+          error_code ignored;
+          read(ignored);
+        });
+        const std::string line = waiting_line("reader");
+        f.request_stop();
+        NOTE(line);
+        CHECK(has(line, words + std::to_string(number)));
+      };
+      shows("I/O of socket ", near.native_handle(), [&](error_code& e) {
+        near.async_read_some(asio::buffer(&byte, 1), asio::redirect_error(io::use_fiber, e));
+      });
+      shows("I/O of socket ", near.native_handle(), [&](error_code& e) {
+        near.async_wait(local::socket::wait_read, asio::redirect_error(io::use_fiber, e));
+      });
+      shows("I/O of descriptor ", out.native_handle(), [&](error_code& e) {
+        out.async_read_some(asio::buffer(&byte, 1), asio::redirect_error(io::use_fiber, e));
+      });
+      tcp::acceptor a(io::io_context(), {asio::ip::make_address("127.0.0.1"), 0});
+      shows("I/O of socket ", a.native_handle(), [&](error_code& e) {
+        a.async_accept(asio::redirect_error(io::use_fiber, e));
+      });
+    });
+  }
+
+  TEST_CASE("an operation of Asio's that has others inside it keeps its socket to itself") {
     vigil::run([] {
       local::socket near(io::io_context());
       local::socket far(io::io_context());
       asio::local::connect_pair(near, far);
       auto f = vigil::spawn(vigil::fiber_options{.name = "reader"}, [&near] {
-        char byte = 0;
-        near.async_read_some(asio::buffer(&byte, 1), io::use_fiber);
+        char bytes[2];
+        asio::async_read(near, asio::buffer(bytes), io::use_fiber);
       });
       CHECK(has(waiting_line("reader"), "[parked: I/O, for "));
       f.request_stop();

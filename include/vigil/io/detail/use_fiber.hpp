@@ -6,6 +6,7 @@
 #include <vigil/io/detail/coroutine_gate.hpp>
 #include <vigil/io/detail/fiber_outcome.hpp>
 #include <vigil/io/detail/operation.hpp>
+#include <vigil/io/detail/operation_slot.hpp>
 #include <vigil/io/use_fiber.hpp>
 
 #include <cstddef>
@@ -169,7 +170,7 @@ class fiber_handler {
   using allocator_type = std::conditional_t<std::is_same_v<Allocator, own_memory>,
                                             one_operation_allocator<void>,
                                             Allocator>;
-  using cancellation_slot_type = boost::asio::cancellation_slot;
+  using cancellation_slot_type = operation_slot;
 
   fiber_handler(operation_ref o, std::optional<Values>& values, const Allocator& allocator)
       : operation_(std::move(o)), values_(&values), allocator_(allocator) {
@@ -206,7 +207,9 @@ class fiber_handler {
     }
   }
 
-  cancellation_slot_type get_cancellation_slot() const noexcept { return slot_of(*operation_); }
+  cancellation_slot_type get_cancellation_slot() const noexcept {
+    return cancellation_slot_type(*operation_);
+  }
 
  private:
   operation_ref operation_;
@@ -235,7 +238,7 @@ boost::asio::any_io_executor own_executor_of(const Initiation& begin) {
   }
 }
 
-// The object of the operation, for dumps; nullptr for Asio's, which do not say it.
+// The object of the operation, for dumps; nullptr for Asio's (operation_slot.hpp).
 template <class Initiation>
 const void* object_of(const Initiation& begin) noexcept {
   if constexpr (requires {
