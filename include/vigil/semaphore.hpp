@@ -35,6 +35,11 @@ class semaphore {
       : core_(from) {
     detail::refuse_negative("vigil::semaphore: the number of permits", permits);
     core_.count = permits;
+    if (from.name != 0) detail::remember_users(core_);
+  }
+
+  constexpr ~semaphore() {
+    if (core_.users != nullptr) detail::forget_users(core_);
   }
 
   semaphore(const semaphore&) = delete;
@@ -70,12 +75,12 @@ class semaphore {
   void release(std::int64_t n = 1) { detail::release_permits(core_, n); }
 
   // The number of free permits; others may take them at any moment.
-  std::int64_t available() const noexcept { return detail::count_of(core_); }
+  std::int64_t available() const noexcept { return detail::permits_of(core_); }
 
  private:
   friend struct detail::core_access;
 
-  detail::counter_core core_;
+  detail::permit_core core_;
 };
 
 // scoped_permit: holds permits, and gives them back at the end of the scope, however that

@@ -658,11 +658,15 @@ class Program:
         return [at for reason, at in self.waits(fiber)
                 if self.is_one_of(reason, "send", "recv")]
 
+    def is_closed(self, at):
+        marks = self.layout.field(at, "channel_core.marks_", 1)
+        return bool(marks & self.layout.value("channel_core::closed"))
+
     def channel_text(self, at):
         layout = self.layout
         text = "the channel" + self.birth_text(at + layout("channel_core.made_at"))
         capacity = layout.field(at, "channel_core.capacity_")
-        if layout.field(at, "channel_core.closed_", 1):
+        if self.is_closed(at):
             return text + " (closed)"
         if capacity:
             size = layout.field(at, "channel_core.size_")
@@ -671,7 +675,7 @@ class Program:
 
     def channel_line(self, at):
         layout = self.layout
-        state = "closed" if layout.field(at, "channel_core.closed_", 1) else "open"
+        state = "closed" if self.is_closed(at) else "open"
         return ("channel" + self.birth_text(at + layout("channel_core.made_at"))
                 + f" at {at:#x}: capacity {layout.field(at, 'channel_core.capacity_')}, "
                 f"size {layout.field(at, 'channel_core.size_')}, {state}; "

@@ -12,6 +12,7 @@
 namespace VIGIL_DETAIL {
 
 struct queued_wait;
+class last_users;
 struct core_access;  // wait_cases.hpp
 
 // The waiters for one thing, first come, first served. src/core/sync/wait_queue.hpp.
@@ -161,10 +162,23 @@ VIGIL_API std::int64_t count_of(const counter_core& c) noexcept;
 // Waits: throws stopped, wrong_place.
 VIGIL_API bool wait(counter_core& c, bool is_latch, const wait_limit& limit);
 
+// A semaphore. One with a name remembers its users, and then the sign bit of the count is
+// set: every request exceeds such a count. So a request that is granted at once needs no
+// other look.
+struct permit_core : counter_core {
+  using counter_core::counter_core;
+
+  last_users* users = nullptr;
+};
+
+// Without memory they are not remembered.
+VIGIL_API void remember_users(permit_core& s) noexcept;
+VIGIL_API void forget_users(permit_core& s) noexcept;
+VIGIL_API std::int64_t permits_of(const permit_core& s) noexcept;
 // Waits: throws stopped, wrong_place, std::invalid_argument.
-VIGIL_API bool acquire_permits(counter_core& s, std::int64_t n, const wait_limit& limit);
-VIGIL_API bool try_acquire_permits(counter_core& s, std::int64_t n);
-VIGIL_API void release_permits(counter_core& s, std::int64_t n);
+VIGIL_API bool acquire_permits(permit_core& s, std::int64_t n, const wait_limit& limit);
+VIGIL_API bool try_acquire_permits(permit_core& s, std::int64_t n);
+VIGIL_API void release_permits(permit_core& s, std::int64_t n);
 
 struct once_core {
   constexpr explicit once_core(const site& from) noexcept : queue(from) {}

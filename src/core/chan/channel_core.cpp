@@ -75,8 +75,25 @@ queued_case* channel_core::claim_first(case_queue& queue) noexcept {
   return nullptr;
 }
 
+last_users& channel_core::users() noexcept {
+  return static_cast<named_channel*>(this)->users;
+}
+
 attempt channel_core::send_now(void* value) noexcept {
-  if (closed_) return {channel_status::closed};
+  if ((marks_ & (closed | remembers)) != 0) [[unlikely]]
+    return send_noted(value);
+  return send_open(value);
+}
+
+attempt channel_core::send_noted(void* value) noexcept {
+  if ((marks_ & closed) != 0) return {channel_status::closed};
+  const attempt done = send_open(value);
+  if (done.status == channel_status::ok) users().gave(nullptr);
+  if (done.peer != nullptr) users().took(done.peer);
+  return done;
+}
+
+attempt channel_core::send_open(void* value) noexcept {
   if (!receivers_.empty()) {
     if (queued_case* const c = claim_first(receivers_)) {
       move_value(ops, c->value, value);
@@ -96,15 +113,15 @@ attempt channel_core::recv_now(void* into) noexcept {
     destroy_value(ops, front);
     if (++first_ == capacity_) first_ = 0;
     --size_;
-    // The first sender that waits has room now, unless a close is ending its wait.
-    if (senders_.empty() || closed_) return {channel_status::ok};
-    queued_case* const c = claim_first(senders_);
-    if (c == nullptr) return {channel_status::ok};
-    move_value(ops, slot(size_), c->value);
-    ++size_;
-    return {channel_status::ok, c->whose};
+    if (marks_ == 0) return {channel_status::ok};
+    return let_sender_in();
   }
-  if (!senders_.empty() && !closed_) {
+  return recv_empty(into);
+}
+
+// The same if no value is there.
+attempt channel_core::recv_empty(void* into) noexcept {
+  if (!senders_.empty() && marks_ == crowded) {
     if (queued_case* const c = claim_first(senders_)) {
       move_value(ops, into, c->value);
       return {channel_status::ok, c->whose};
@@ -114,7 +131,42 @@ attempt channel_core::recv_now(void* into) noexcept {
     if (source->take(into)) return {channel_status::ok};
     if (source->has_ended()) return {channel_status::closed};
   }
-  return {closed_ ? channel_status::closed : channel_status::not_ready};
+  if ((marks_ & (closed | remembers)) == 0) return {channel_status::not_ready};
+  return recv_noted(into);
+}
+
+// Ends a receive that has made room for the first sender, if one waits and no close is
+// ending its wait.
+attempt channel_core::let_sender_in() noexcept {
+  attempt done{channel_status::ok};
+  if (queued_case* const c = first_sender()) {
+    move_value(ops, slot(size_), c->value);
+    ++size_;
+    done.peer = c->whose;
+  }
+  if (senders_.empty()) marks_ &= static_cast<std::uint8_t>(~crowded);
+  if ((marks_ & remembers) != 0) [[unlikely]]
+    note_recv(done.peer);
+  return done;
+}
+
+attempt channel_core::recv_noted(void* into) noexcept {
+  if (queued_case* const c = first_sender()) {
+    move_value(ops, into, c->value);
+    note_recv(c->whose);
+    return {channel_status::ok, c->whose};
+  }
+  return {(marks_ & closed) != 0 ? channel_status::closed : channel_status::not_ready};
+}
+
+// The first sender whose wait is not being ended by a close.
+queued_case* channel_core::first_sender() noexcept {
+  return (marks_ & closed) != 0 ? nullptr : claim_first(senders_);
+}
+
+void channel_core::note_recv(const waiter* sender) noexcept {
+  users().took(nullptr);
+  if (sender != nullptr) users().gave(sender);
 }
 
 bool channel_core::enqueue(direction d, queued_case& c) {
@@ -124,6 +176,7 @@ bool channel_core::enqueue(direction d, queued_case& c) {
   } catch (const runtime_gone&) {
     return false;
   }
+  if (d == direction::send) marks_ |= crowded;
   (d == direction::send ? senders_ : receivers_).push_back(c);
   return true;
 }
@@ -138,8 +191,8 @@ void channel_core::dequeue(direction d, queued_case& c) noexcept {
 bool channel_core::close() noexcept {
   {
     const lock_guard guard(lock);
-    if (closed_) return false;
-    closed_ = true;
+    if ((marks_ & closed) != 0) return false;
+    marks_ |= closed;
   }
   dismiss_all();
   return true;
@@ -269,6 +322,7 @@ channel_status try_recv(channel_core* c, void* into) noexcept {
 // --- handles
 
 channel_core* make_channel(const element_ops& ops, std::size_t capacity, const site& from) {
+  if (from.name != 0) return new named_channel(ops, capacity, from);
   return new channel_core(ops, capacity, from);
 }
 

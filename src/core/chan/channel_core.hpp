@@ -28,6 +28,7 @@
 #include "core/base/intrusive_list.hpp"
 #include "core/base/spinlock.hpp"
 #include "core/sched/call/caller.hpp"
+#include "core/sched/call/last_users.hpp"
 #include "core/sched/call/park.hpp"
 #include "core/sched/wait/waiter.hpp"
 
@@ -123,7 +124,12 @@ class channel_core {
 
   // For those who look inside, at a copy of the bytes.
   VIGIL_NO_SANITIZE_UNDEFINED state state_in_copy() const noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
-    return {size_, capacity_, closed_};
+    return {size_, capacity_, (marks_ & closed) != 0};
+  }
+
+  VIGIL_NO_SANITIZE_UNDEFINED bool remembers_in_copy() const noexcept
+      VIGIL_NO_THREAD_SAFETY_ANALYSIS {
+    return (marks_ & remembers) != 0;
   }
 
   // Takes out the first receiver that can be claimed for a value, and claims it. Caller:
@@ -139,11 +145,29 @@ class channel_core {
   timed_source* source = nullptr;  // set before any other thread has the channel
 
  protected:
+  // The channel is a named_channel.
+  void remember() noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS { marks_ = remembers; }
+
   virtual ~channel_core();
 
  private:
+  // The reasons why an operation has to look further: most look at this word alone.
+  enum : std::uint8_t {
+    closed = 1,
+    remembers = 2,  // its users
+    crowded = 4,    // senders may be queued
+  };
+
   attempt send_now(void* value) noexcept VIGIL_REQUIRES(lock);
+  attempt send_open(void* value) noexcept VIGIL_REQUIRES(lock);
+  attempt send_noted(void* value) noexcept VIGIL_REQUIRES(lock);
   attempt recv_now(void* into) noexcept VIGIL_REQUIRES(lock);
+  [[gnu::noinline]] attempt recv_empty(void* into) noexcept VIGIL_REQUIRES(lock);
+  [[gnu::noinline]] attempt let_sender_in() noexcept VIGIL_REQUIRES(lock);
+  attempt recv_noted(void* into) noexcept VIGIL_REQUIRES(lock);
+  queued_case* first_sender() noexcept VIGIL_REQUIRES(lock);
+  void note_recv(const waiter* sender) noexcept VIGIL_REQUIRES(lock);
+  last_users& users() noexcept;
   friend void release(channel_core*) noexcept;
   friend struct debug_layout;
   friend struct object_view;
@@ -159,9 +183,27 @@ class channel_core {
   std::byte* ring_ = nullptr;
   std::size_t first_ VIGIL_GUARDED_BY(lock) = 0;
   std::size_t size_ VIGIL_GUARDED_BY(lock) = 0;
-  bool closed_ VIGIL_GUARDED_BY(lock) = false;
+  std::uint8_t marks_ VIGIL_GUARDED_BY(lock) = 0;  // a sum of them
   case_queue receivers_ VIGIL_GUARDED_BY(lock);
   case_queue senders_ VIGIL_GUARDED_BY(lock);
+};
+
+// A channel with a name remembers its users.
+class named_channel final : public channel_core {
+ public:
+  named_channel(const element_ops& operations, std::size_t capacity, const site& from)
+      : channel_core(operations, capacity, from) {
+    remember();
+  }
+
+  static constexpr std::size_t users_offset() noexcept {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Winvalid-offsetof"
+    return offsetof(named_channel, users);
+#pragma GCC diagnostic pop
+  }
+
+  last_users users{this};
 };
 
 channel_status try_operate(channel_core* c, direction d, void* value) noexcept;

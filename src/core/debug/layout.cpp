@@ -258,7 +258,8 @@ struct debug_layout {
     VIGIL_OFFSET(channel_core, made_at);
     VIGIL_OFFSET(channel_core, capacity_);
     VIGIL_OFFSET(channel_core, size_);
-    VIGIL_OFFSET(channel_core, closed_);
+    VIGIL_OFFSET(channel_core, marks_);
+    VIGIL_VALUE(channel_core::closed);
     VIGIL_OFFSET(channel_core, receivers_.elements_.first_);
     VIGIL_OFFSET(channel_core, senders_.elements_.first_);
     VIGIL_OFFSET(queued_waiter, whose);
