@@ -58,6 +58,8 @@ VIGIL_NO_SANITIZE_UNDEFINED bool read_channel_at(const void* at, shown_object& o
   out.size = s.size;
   out.capacity = s.capacity;
   out.is_closed = s.is_closed;
+  out.address = at;
+  if (c.remembers_in_copy()) out.users = address_after(at, named_channel::users_offset());
   return read_birth(c.made_at, at, out.made);
 }
 
@@ -129,6 +131,11 @@ bool read_queue(wait_reason reason, const void* queue, shown_object& out) noexce
     copied_bytes<shared_mutex_core> m;
     if (!copy_around(queue, m)) return false;
     read_holder(m.as_object().holder.load(order::relaxed), out);  // ordering: a copy
+  } else if (reason == semaphore) {
+    copied_bytes<permit_core> s;
+    if (!copy_around(queue, s)) return false;
+    out.address = queue;
+    out.users = s.as_object().users;
   } else if (reason == once) {
     copied_bytes<once_core> o;
     if (!copy_around(queue, o)) return false;

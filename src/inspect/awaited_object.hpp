@@ -42,6 +42,9 @@ struct shown_object {
   std::size_t size = 0;
   std::size_t capacity = 0;
   bool is_closed = false;
+  // --- a channel or a semaphore that remembers its users
+  const void* address = nullptr;  // the object's, as last_users has it
+  const void* users = nullptr;    // read_object_users()
   // --- none: a task that is joined, perhaps, whose number is not known yet
   const void* joined = nullptr;
   // --- a descriptor

@@ -125,8 +125,9 @@ class collector {
       called_.result = frames_result::not_wanted;
       f.awaited = {};
       if (with_frames_) read_frames_of(where, f.shown);
-      const bool is_one_moment = f.shown.state == fiber_state::running ||
-                                 (read_awaited(where, f.shown, f.awaited) && read_called(where, f));
+      const bool is_one_moment =
+          f.shown.state == fiber_state::running || (read_awaited(where, f.shown, f.awaited) &&
+                                                    read_users(f.awaited) && read_called(where, f));
       const bool is_other_stack = frames_.result == frames_result::other_stack;
       const bool has_moved = frames_.result == frames_result::moved_on;
       if (is_one_moment && !is_other_stack && !has_moved) return;
@@ -197,12 +198,24 @@ class collector {
         j = at;
       }
       name_holders(t.awaited);
+      read_users(t.awaited);
     }
   }
 
   static bool is_same_wait(const fiber_view& a, const fiber_view& b) noexcept {
     return a.id == b.id && a.state == b.state && a.runs == b.runs && a.reason == b.reason &&
            a.object == b.object;
+  }
+
+  // Reads each object's but once.
+  bool read_users(const awaited_object& awaited) {
+    for (std::size_t i = 0; i < awaited.case_count; ++i) {
+      const shown_object& o = awaited.cases[i];
+      if (o.users == nullptr || report_.users_of(o) != nullptr) continue;
+      shown_users users;
+      if (read_object_users(o, users)) report_.users.emplace(std::pair{o.users, o.reason}, users);
+    }
+    return true;
   }
 
   // The group of those with the frames that have just been read.

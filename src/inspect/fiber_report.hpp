@@ -5,13 +5,16 @@
 #include "core/sched/report/fiber_table.hpp"
 #include "inspect/awaited_object.hpp"
 #include "inspect/frame_list.hpp"
+#include "inspect/object_users.hpp"
 
 #include <vigil/detail/config.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace VIGIL_DETAIL {
@@ -48,6 +51,13 @@ struct fiber_report {
   std::size_t collected = 0;         // in the groups: fibers_shown_at_most
   std::vector<reported_task> tasks;  // fibers_shown_at_most
   std::size_t all_tasks = 0;
+  // The users of objects with a name, by shown_object::users and by what they did.
+  std::map<std::pair<const void*, wait_reason>, shown_users> users;
+
+  const shown_users* users_of(const shown_object& o) const {
+    const auto found = users.find({o.users, o.reason});
+    return found != users.end() ? &found->second : nullptr;
+  }
 };
 
 // Puts groups together that differ in frames of the library alone. Throws std::bad_alloc.

@@ -7,6 +7,7 @@
 #include "inspect/kept_thread.hpp"
 #include "inspect/kernel_clock.hpp"
 #include "inspect/measured_stacks.hpp"
+#include "inspect/object_users.hpp"
 #include "inspect/own_frames.hpp"
 #include "inspect/own_thread.hpp"
 #include "inspect/plain_frames.hpp"
@@ -18,9 +19,11 @@
 #include <vigil/detail/sync_core.hpp>
 #include <vigil/inspect.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -35,6 +38,24 @@ struct handler_room {
   atomic<bool> is_taken{false};
   frames_room frames;
   named_builds builds;
+  // The objects whose users were written; of more there are none.
+  std::size_t written = 0;
+  const void* users_written[32] = {};
+
+  void forget() noexcept {
+    builds.forget();
+    frames.known.forget();
+    written = 0;
+  }
+
+  bool is_new(const void* users) noexcept {
+    const void** const end = users_written + written;
+    if (written == std::size(users_written) || std::find(users_written, end, users) != end) {
+      return false;
+    }
+    users_written[written++] = users;
+    return true;
+  }
 };
 
 constinit handler_room room_of_handlers{};
@@ -69,6 +90,7 @@ class inspect_extension final : public dump_extension {
     } else if (room_of_handlers.is_taken.exchange(true)) {
       out.text("    (another dump reads the frames)\n");
     } else {
+      write_users_of(out, where, s);
       write_frames_of(out, where, s);
       room_of_handlers.is_taken.store(false);
     }
@@ -81,8 +103,7 @@ class inspect_extension final : public dump_extension {
         "but three that were started in one place and wait alike\n");
     // A dump that another one reads beside this one names builds twice, or not again.
     if (!room_of_handlers.is_taken.exchange(true)) {
-      room_of_handlers.builds.forget();
-      room_of_handlers.frames.known.forget();
+      room_of_handlers.forget();
       room_of_handlers.is_taken.store(false);
     }
   }
@@ -103,7 +124,19 @@ class inspect_extension final : public dump_extension {
     write_awaited(out, o, addresses.load());
   }
 
-  // Caller: has taken the room.
+  // Caller, of both: has taken the room.
+  [[gnu::noinline]] static void write_users_of(dump_writer& out,
+                                               const stack& where,
+                                               const fiber_view& s) noexcept {
+    awaited_object o;
+    if (!read_awaited(where, s, o)) return;
+    for (std::size_t i = 0; i < o.case_count; ++i) {
+      shown_users users;
+      if (o.cases[i].users == nullptr || !room_of_handlers.is_new(o.cases[i].users)) continue;
+      if (read_object_users(o.cases[i], users)) write_object_users(out, users);
+    }
+  }
+
   [[gnu::noinline]] static void write_frames_of(dump_writer& out,
                                                 const stack& where,
                                                 const fiber_view& s) noexcept {

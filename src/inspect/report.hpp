@@ -20,7 +20,7 @@ void write_text(dump_writer& out, fiber_report& r, bool with_addresses);
 
 // A line for each task; of more than some with equal birth and wait, `at_most` of them,
 // and how many the others are. Throws std::bad_alloc.
-void write_tasks(dump_writer& out, const fiber_report& r, std::size_t at_most, bool with_addresses);
+void write_tasks(dump_writer& out, fiber_report& r, std::size_t at_most, bool with_addresses);
 
 // One object. Throws std::bad_alloc.
 std::string to_json(fiber_report r, bool with_addresses);

@@ -36,21 +36,54 @@ json::object fiber_of(const shown_fiber& f) {
   return o;
 }
 
-json::object channel_of(const shown_object& c, bool with_addresses) {
-  return {{"operation", case_name(c.reason)},
-          {"made_at", made_at(c.made, with_addresses)},
-          {"size", c.size},
-          {"capacity", c.capacity},
-          {"closed", c.is_closed}};
+json::object user_of(const shown_user& u, const char* did) {
+  json::object o{{"did", did}};
+  if (u.kind == user_kind::of_fiber) {
+    json::object fiber = fiber_of(u.who);
+    if (u.has_ended) fiber["has_ended"] = true;
+    o["fiber"] = std::move(fiber);
+    o["started_at"] = site_of(u.file, u.line);
+  } else {
+    o["by"] = u.kind == user_kind::of_thread ? "a thread" : "a task";
+  }
+  if (u.amount != 1) o["amount"] = u.amount;
+  if (u.has_age) o["nanoseconds_ago"] = u.age;
+  return o;
 }
 
-void add_object(json::object& to, const shown_object& o, bool with_addresses) {
+// The parts of a report that many fibers share.
+struct json_rules {
+  const fiber_report& report;
+  bool with_addresses;
+};
+
+void add_users(json::object& to, const shown_object& o, const json_rules& rules) {
+  const shown_users* const all = rules.report.users_of(o);
+  if (all == nullptr) return;
+  json::array users;
+  for (std::size_t i = 0; i < all->count; ++i)
+    users.push_back(user_of(all->users[i], done_by_users(all->reason)));
+  to["last_users"] = std::move(users);
+}
+
+json::object channel_of(const shown_object& c, const json_rules& rules) {
+  json::object o{{"operation", case_name(c.reason)},
+                 {"made_at", made_at(c.made, rules.with_addresses)},
+                 {"size", c.size},
+                 {"capacity", c.capacity},
+                 {"closed", c.is_closed}};
+  add_users(o, c, rules);
+  return o;
+}
+
+void add_object(json::object& to, const shown_object& o, const json_rules& rules) {
   if (o.type == shown_object::kind::one_fiber) to["fiber"] = fiber_of(o.who);
   if (o.type == shown_object::kind::one_task) to["task"] = json::object{{"id", o.who.id}};
   if (o.type == shown_object::kind::descriptor)
     to["descriptor"] = json::object{{"number", o.number}};
   if (o.type != shown_object::kind::queue) return;
-  to["made_at"] = made_at(o.made, with_addresses);
+  to["made_at"] = made_at(o.made, rules.with_addresses);
+  add_users(to, o, rules);
   if (o.held_by == shown_object::holder::a_fiber) to["held_by"] = fiber_of(o.who);
   if (o.held_by == shown_object::holder::gone) {
     json::object gone = fiber_of(o.who);
@@ -61,16 +94,16 @@ void add_object(json::object& to, const shown_object& o, bool with_addresses) {
 }
 
 // The channels of a wait, and the other cases of a select.
-void add_cases(json::object& to, const awaited_object& o, bool with_addresses) {
+void add_cases(json::object& to, const awaited_object& o, const json_rules& rules) {
   json::array channels;
   json::array others;
   for (std::size_t i = 0; i < o.case_count; ++i) {
     const shown_object& c = o.cases[i];
     if (c.type == shown_object::kind::channel) {
-      channels.push_back(channel_of(c, with_addresses));
+      channels.push_back(channel_of(c, rules));
     } else {
       json::object other{{"reason", to_string(c.reason)}};
-      add_object(other, c, with_addresses);
+      add_object(other, c, rules);
       others.push_back(std::move(other));
     }
   }
@@ -90,19 +123,19 @@ json::object descriptor_of(const shown_descriptor& d) {
   return o;
 }
 
-void add_awaited(json::object& to, const awaited_object& o, bool with_addresses) {
+void add_awaited(json::object& to, const awaited_object& o, const json_rules& rules) {
   switch (o.type) {
     case awaited_object::kind::none:
       break;
     case awaited_object::kind::object:
       if (o.cases[0].type == shown_object::kind::channel) {
-        add_cases(to, o, with_addresses);
+        add_cases(to, o, rules);
       } else {
-        add_object(to, o.cases[0], with_addresses);
+        add_object(to, o.cases[0], rules);
       }
       break;
     case awaited_object::kind::select:
-      add_cases(to, o, with_addresses);
+      add_cases(to, o, rules);
       break;
     case awaited_object::kind::descriptor:
       to["descriptor"] = descriptor_of(o.descriptor);
@@ -111,23 +144,23 @@ void add_awaited(json::object& to, const awaited_object& o, bool with_addresses)
       if (o.thread > 0) to["thread"] = o.thread;
       break;
   }
-  if (o.ends_with_context) to["context"] = made_at(o.context, with_addresses);
+  if (o.ends_with_context) to["context"] = made_at(o.context, rules.with_addresses);
 }
 
-json::object json_of(const fiber_view& v, const awaited_object& awaited, bool with_addresses) {
+json::object json_of(const fiber_view& v, const awaited_object& awaited, const json_rules& rules) {
   json::object o = json_of(v);
-  if (v.is_parked()) add_awaited(o["waits_for"].as_object(), awaited, with_addresses);
+  if (v.is_parked()) add_awaited(o["waits_for"].as_object(), awaited, rules);
   return o;
 }
 
-json::object task_of(const reported_task& t, bool with_addresses) {
-  json::object o = json_of(t.shown, t.awaited, with_addresses);
+json::object task_of(const reported_task& t, const json_rules& rules) {
+  json::object o = json_of(t.shown, t.awaited, rules);
   o["runtime"] = t.runtime;
   return o;
 }
 
-json::object fiber_of(const reported_fiber& f, std::size_t stack, bool with_addresses) {
-  json::object o = json_of(f.shown, f.awaited, with_addresses);
+json::object fiber_of(const reported_fiber& f, std::size_t stack, const json_rules& rules) {
+  json::object o = json_of(f.shown, f.awaited, rules);
   o["stack"] = stack;
   return o;
 }
@@ -181,6 +214,7 @@ json::array runtimes() {
 }  // namespace
 
 std::string to_json(fiber_report r, bool with_addresses) {
+  const json_rules rules{r, with_addresses};
   symbol_reader names;
   join_groups(r, names);
   json::array fibers;
@@ -188,11 +222,11 @@ std::string to_json(fiber_report r, bool with_addresses) {
   json::array tasks;
   for (const auto& g : r.groups) {
     for (const reported_fiber& f : g->fibers)
-      fibers.push_back(fiber_of(f, stacks.size(), with_addresses));
+      fibers.push_back(fiber_of(f, stacks.size(), rules));
     stacks.push_back(stack_of(*g, names));
   }
   for (const reported_task& t : r.tasks)
-    tasks.push_back(task_of(t, with_addresses));
+    tasks.push_back(task_of(t, rules));
   const json::object all{{"fiber_count", r.fibers},
                          {"groups", groups_of(*r.table, r.fibers)},
                          {"fibers", std::move(fibers)},

@@ -63,7 +63,18 @@ void write_line(dump_writer& out,
   dump_fiber(out, s, object);
 }
 
+// Writes the users of the objects that are named in a line, once in a report.
+void write_users(dump_writer& out, fiber_report& r, const awaited_object& awaited) {
+  for (std::size_t i = 0; i < awaited.case_count; ++i) {
+    const auto found = r.users.find({awaited.cases[i].users, awaited.cases[i].reason});
+    if (found == r.users.end()) continue;
+    write_object_users(out, found->second);
+    r.users.erase(found);
+  }
+}
+
 void write_group(dump_writer& out,
+                 fiber_report& r,
                  const fiber_group& g,
                  symbol_reader& names,
                  bool with_addresses) {
@@ -79,6 +90,7 @@ void write_group(dump_writer& out,
   for (std::size_t i = 0; i < lines; ++i) {
     const reported_fiber& f = *order[i];
     write_line(out, f.shown, f.awaited, with_addresses);
+    write_users(out, r, f.awaited);
   }
   if (order.size() > lines) {
     out.text("... and ").number(order.size() - lines).text(" more with these frames\n");
@@ -115,14 +127,13 @@ std::vector<task_group> grouped(const std::vector<reported_task>& tasks) {
 
 }  // namespace
 
-void write_tasks(dump_writer& out,
-                 const fiber_report& r,
-                 std::size_t at_most,
-                 bool with_addresses) {
+void write_tasks(dump_writer& out, fiber_report& r, std::size_t at_most, bool with_addresses) {
   for (const task_group& g : grouped(r.tasks)) {
     const std::size_t lines = std::min(g.size(), at_most);
-    for (std::size_t i = 0; i < lines; ++i)
+    for (std::size_t i = 0; i < lines; ++i) {
       write_line(out, g[i]->shown, g[i]->awaited, with_addresses);
+      write_users(out, r, g[i]->awaited);
+    }
     if (g.size() > lines) {
       out.text("... and ").number(g.size() - lines);
       out.text(" more that were started there and wait so\n");
@@ -148,7 +159,7 @@ void write_text(dump_writer& out, fiber_report& r, bool with_addresses) {
   symbol_reader names;
   join_groups(r, names);
   for (const auto& g : r.groups)
-    write_group(out, *g, names, with_addresses);
+    write_group(out, r, *g, names, with_addresses);
 }
 
 }  // namespace VIGIL_DETAIL

@@ -59,7 +59,8 @@ VIGIL_API unsigned number_of_name(const char* text) noexcept;
 //
 // For everything that takes a site, except fibers and timers, which have fiber_options
 // and no name. A program may have 1000 names; more are left out. Costs a look into a
-// table. Any thread.
+// table. A channel or a semaphore with a name remembers its last users, for dumps
+// (vigil-inspect): some hundred instructions for each operation, and 2 KB. Any thread.
 [[nodiscard]] inline site named(detail::constant_text name,
                                 const site& from = site::current()) noexcept {
   return {from.file, from.line, detail::number_of_name(name.text)};

@@ -1,0 +1,48 @@
+// object_users: the last that took from a channel or a semaphore with a name, or gave to
+// it, as they are shown to those that wait there for the same. Async-signal-safe.
+#pragma once
+
+#include "core/sched/call/last_users.hpp"
+#include "inspect/awaited_object.hpp"
+
+#include <vigil/detail/config.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace VIGIL_DETAIL {
+
+class dump_writer;
+
+struct shown_user {
+  user_kind kind = user_kind::of_fiber;
+  shown_fiber who;
+  bool has_ended = false;
+  char file[128] = "";  // where the fiber was started
+  std::uint32_t line = 0;
+  std::int64_t amount = 0;
+  bool has_age = false;  // false: on a virtual clock that is gone
+  nanos age = 0;
+  // --- until its fiber has been looked for
+  std::uint64_t runtime = 0;
+  const scheduler* sched = nullptr;
+};
+
+struct shown_users {
+  shown_birth of;
+  wait_reason reason = wait_reason::none;  // of the wait that shows them
+  std::size_t count = 0;
+  shown_user users[last_users::most];  // the earliest first
+};
+
+// Names the operation of the users: "received".
+const char* done_by_users(wait_reason reason) noexcept;
+
+// Reads them for a wait. False if there are none, or if they cannot be read. Walks over
+// all fibers. Caller: holds a slab_hold.
+bool read_object_users(const shown_object& o, shown_users& out) noexcept;
+
+// Writes a line for each.
+void write_object_users(dump_writer& out, const shown_users& u) noexcept;
+
+}  // namespace VIGIL_DETAIL
