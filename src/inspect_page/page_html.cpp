@@ -11,6 +11,7 @@ constexpr std::string_view page_body = R"html(
   <button id="pause" type="button">pause</button>
   <button id="dump" type="button">dump</button>
   <button id="dump-json" type="button">dump as JSON</button>
+  <button id="stuck" type="button">stuck fibers</button>
   <button id="record" type="button">record five seconds</button>
 </header>
 <main>

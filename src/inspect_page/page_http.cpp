@@ -62,7 +62,10 @@ page_request request_of(const head_parser& parser) {
   const auto& message = parser.get();
   page_request r;
   r.method = method_of(message.method());
-  r.target = std::string(message.target());
+  const std::string_view target = message.target();
+  const std::size_t path_end = std::min(target.find('?'), target.size());
+  r.target = std::string(target.substr(0, path_end));
+  r.query = std::string(target.substr(std::min(path_end + 1, target.size())));
   if (message.count(http::field::host) == 1) r.host = std::string(message[http::field::host]);
   if (message.count(http::field::origin) != 0) {
     r.origin = std::string(message[http::field::origin]);

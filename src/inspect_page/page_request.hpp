@@ -25,8 +25,9 @@ enum class page_method : std::uint8_t { get, head, post, other };
 
 struct page_request {
   page_method method = page_method::other;
-  std::string target;
-  std::string host;  // "" if there is none, or more than one
+  std::string target;  // the path alone
+  std::string query;   // what follows its `?`
+  std::string host;    // "" if there is none, or more than one
   std::optional<std::string> origin;
   std::string token;
 };

@@ -185,7 +185,7 @@ const beat = async () => {
 
 let saved = '';
 const act = async (path, name, shown) => {
-  const buttons = ['dump', 'dump-json', 'record'].map($);
+  const buttons = ['dump', 'dump-json', 'stuck', 'record'].map($);
   buttons.forEach((b) => { b.disabled = true; });
   try {
     const answer = await fetch(path, {method: 'POST', headers: {'X-Vigil-Token': token}});
@@ -211,6 +211,7 @@ $('pause').onclick = () => {
 };
 $('dump').onclick = () => act('/dump.txt', 'vigil-dump.txt', true);
 $('dump-json').onclick = () => act('/dump.json', 'vigil-dump.json', true);
+$('stuck').onclick = () => act('/stuck.txt', 'vigil-stuck.txt', true);
 $('record').onclick = () => act('/record', 'vigil.pftrace', false);
 beat();
 )js";

@@ -11,6 +11,7 @@
 #include <vigil/inspect.hpp>
 #include <vigil/io/io_context.hpp>
 #include <vigil/io/serve.hpp>
+#include <vigil/leaks.hpp>
 #include <vigil/trace.hpp>
 
 #include <atomic>
@@ -41,6 +42,7 @@ constexpr std::chrono::seconds act_patience(60);
 constexpr std::chrono::seconds recording_length(5);
 
 constexpr std::string_view json_type = "application/json";
+constexpr std::string_view text_type = "text/plain; charset=utf-8";
 
 // The looks, by their address.
 struct look {
@@ -65,7 +67,7 @@ constexpr look looks[] = {
     {"/metrics", &inspect::openmetrics, inspect::openmetrics_type},
 };
 
-constexpr std::string_view acts[] = {"/dump.txt", "/dump.json", "/record"};
+constexpr std::string_view acts[] = {"/dump.txt", "/dump.json", "/record", "/stuck.txt"};
 
 const look* find_look(std::string_view target) noexcept {
   for (const look& l : looks) {
@@ -248,10 +250,9 @@ page_answer page_server::answer_act(const page_request& request) {
   if (request.target == "/dump.txt" || request.target == "/dump.json") {
     const bool is_text = request.target == "/dump.txt";
     const inspect::dump_options how{.frames = true, .addresses = with_addresses_};
-    return act(is_text ? std::string_view("text/plain; charset=utf-8") : json_type,
-               [is_text, how](std::FILE* out) {
-                 is_text ? inspect::dump(out, how) : inspect::dump_json(out, how);
-               });
+    return act(is_text ? text_type : json_type, [is_text, how](std::FILE* out) {
+      is_text ? inspect::dump(out, how) : inspect::dump_json(out, how);
+    });
   }
   if (request.target == "/record") {
     // ordering: a runtime may begin at any time.
@@ -263,16 +264,18 @@ page_answer page_server::answer_act(const page_request& request) {
     return act("application/octet-stream",
                [](std::FILE* out) { inspect::write_trace(out, recording_length); });
   }
+  if (request.target == "/stuck.txt") return act(text_type, &inspect::dump_stuck_fibers);
   const bool is_look = request.target == "/" || find_look(request.target) != nullptr;
   if (!is_look) return text_answer(404, "There is nothing here.\n");
   return text_answer(405, "This only shows: GET.\n", "Allow: GET, HEAD\r\n");
 }
 
-// One dump or recording at a time; a second one is not worth waiting for.
+// One dump, recording or search at a time; a second one is not worth waiting for.
 page_answer page_server::act(std::string_view type, std::function<void(std::FILE*)> write) {
   job_slot::hold slot = act_slot_.take_for(std::chrono::nanoseconds(0));
   if (slot == nullptr) {
-    return text_answer(429, "Another dump or recording is under way.\n", "Retry-After: 1\r\n");
+    return text_answer(
+        429, "Another dump, recording or search is under way.\n", "Retry-After: 1\r\n");
   }
   const std::size_t limit = result_limit_;
   const auto is_over = std::make_shared<bool>(false);

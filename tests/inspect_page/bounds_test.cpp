@@ -29,7 +29,7 @@ using vigil::detail::page_settings;
 
 namespace {
 
-constexpr const char* acts[] = {"/dump.txt", "/dump.json", "/record"};
+constexpr const char* acts[] = {"/dump.txt", "/dump.json", "/record", "/stuck.txt"};
 
 #if !VIGIL_TSAN
 
@@ -146,7 +146,7 @@ TEST_SUITE("live page's bounds") {
     const auto page = page_with({.result_limit = 256});
     const auto plain = local_page();
     beside_a_recorder([&] {
-      for (const std::string target : acts) {
+      for (const std::string target : {"/dump.txt", "/dump.json", "/record"}) {
         NOTE("target: ", target);
         const http_answer whole = act(plain, target);
         CHECK(whole.status == 200);

@@ -192,7 +192,7 @@ TEST_SUITE("live page") {
       const http_answer object = act(page, "/dump.json");
       CHECK(object.status == 200);
       CHECK(json::parse(object.body).at("fibers").as_array().size() >= 5);
-      for (const char* const target : {"/dump.txt", "/dump.json", "/record"}) {
+      for (const char* const target : {"/dump.txt", "/dump.json", "/stuck.txt", "/record"}) {
         NOTE("target: ", target);
         CHECK(post(page, target, "").status == 403);
         CHECK(post(page, target, "X-Vigil-Token: 0123456789abcdef0123456789abcdef\r\n").status ==
@@ -299,9 +299,19 @@ TEST_SUITE("live page") {
     CHECK(ask(page, request("PUT", "/", "localhost")).status == 405);
     CHECK(ask(page, request("OPTIONS", "/", "localhost")).status == 405);
     CHECK(get(page, "/nothing").status == 404);
-    CHECK(get(page, "/state.json?x").status == 404);
     CHECK(act(page, "/state.json").status == 405);
     CHECK(act(page, "/nothing").status == 404);
+  }
+
+  TEST_CASE("a query changes nothing where it means nothing") {
+    const auto page = local_page();
+    for (const char* const target : {"/?x", "/state.json?", "/metrics?x=1", "/metrics?x=/?y"}) {
+      NOTE("target: ", target);
+      CHECK(get(page, target).status == 200);
+    }
+    CHECK(act(page, "/dump.txt?x=1").status == 200);
+    CHECK(get(page, "/dump.txt?x=1").status == 405);
+    CHECK(get(page, "/nothing?x=1").status == 404);
   }
 
   TEST_CASE("a request that is too large, malformed or has a body is refused") {
