@@ -22,7 +22,6 @@ namespace asio = boost::asio;
 namespace http = boost::beast::http;
 
 constexpr std::size_t head_limit = 8192;
-constexpr std::chrono::seconds time_to_ask(5);
 constexpr std::chrono::seconds time_to_take(60);
 constexpr std::chrono::seconds time_to_leave(1);
 // A piece is copied to the kernel in some microseconds.
@@ -121,11 +120,13 @@ page_answer text_answer(unsigned status, std::string text, std::string fields) {
   return a;
 }
 
-std::optional<page_request> read_request(page_stream& peer, std::optional<page_answer>& refusal) {
+std::optional<page_request> read_request(page_stream& peer,
+                                         std::optional<page_answer>& refusal,
+                                         std::chrono::nanoseconds time) {
   boost::beast::flat_static_buffer<head_limit> room;
   head_parser parser;
   parser.header_limit(head_limit);
-  peer.set_read_deadline(clock::now() + time_to_ask);
+  peer.set_read_deadline(clock::now() + time);
   boost::system::error_code error;
   http::read_header(peer, room, parser, error);
   if (error) {
@@ -139,7 +140,10 @@ std::optional<page_request> read_request(page_stream& peer, std::optional<page_a
   return request_of(parser);
 }
 
-void write_answer(page_stream& peer, const page_answer& answer, bool is_head) {
+void write_answer(page_stream& peer,
+                  const page_answer& answer,
+                  bool is_head,
+                  waiting_peers::member* self) {
   peer.set_write_deadline(clock::now() + time_to_take);
   boost::system::error_code error;
   asio::write(peer, asio::buffer(head_of(answer)), error);
@@ -147,6 +151,7 @@ void write_answer(page_stream& peer, const page_answer& answer, bool is_head) {
   for (std::size_t sent = 0; !is_head && !error && sent < body.size();) {
     const std::size_t n = std::min(piece, body.size() - sent);
     sent += asio::write(peer, asio::buffer(body.data() + sent, n), error);
+    if (self != nullptr) self->waits_for_peer();
     // A peer that keeps up never makes it wait.
     this_fiber::yield();
   }

@@ -3,11 +3,13 @@
 #pragma once
 
 #include "inspect_page/page_request.hpp"
+#include "inspect_page/waiting_peers.hpp"
 
 #include <vigil/detail/config.hpp>
 #include <vigil/io/deadline_stream.hpp>
 #include <vigil/io/detail/any_io_executor.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -30,12 +32,21 @@ struct page_answer {
 
 page_answer text_answer(unsigned status, std::string text, std::string fields = {});
 
-// Reads the head of a request, at most 8 KiB, within five seconds. `refusal` is set if
-// the request breaks a limit or the syntax. Returns nothing for that, and if the peer has
+// How long the head of a request may take.
+inline constexpr std::chrono::seconds time_to_ask(5);
+
+// Reads the head of a request, at most 8 KiB, within `time`. `refusal` is set if the
+// request breaks a limit or the syntax. Returns nothing for that, and if the peer has
 // gone or sends nothing.
-std::optional<page_request> read_request(page_stream& peer, std::optional<page_answer>& refusal);
+std::optional<page_request> read_request(page_stream& peer,
+                                         std::optional<page_answer>& refusal,
+                                         std::chrono::nanoseconds time = time_to_ask);
 
 // Writes an answer within a minute, and ends the connection. Without a body for HEAD.
-void write_answer(page_stream& peer, const page_answer& answer, bool is_head);
+// Tells `self`, if there is one, of each progress.
+void write_answer(page_stream& peer,
+                  const page_answer& answer,
+                  bool is_head,
+                  waiting_peers::member* self = nullptr);
 
 }  // namespace VIGIL_DETAIL

@@ -134,8 +134,9 @@ page_server::page_server(listening_socket&& socket,
              .host_name = std::string(options.host_name),
              .token = random_digits()},
       with_addresses_(options.addresses),
-      result_limit_(settings.result_limit),
+      settings_(settings),
       address_(shown_address(socket_, rules_.token)),
+      peers_(connections),
       runtime_(make_observer(options_of(settings))) {
   std::promise<void> started;
   std::future<void> has_started = started.get_future();
@@ -187,7 +188,7 @@ void page_server::serve(std::promise<void>& started, bool& is_serving) {
   is_serving = true;
   started.set_value();
   io::serve_limits limits;
-  limits.connections = connections;
+  limits.connections = connections + 1;  // a new one may make room for itself
   limits.grace = std::chrono::nanoseconds(0);
   // An answer that cannot be given ends its connection, and nothing else.
   limits.on_error = [](const std::exception_ptr&) {};
@@ -202,10 +203,15 @@ void page_server::serve(std::promise<void>& started, bool& is_serving) {
 
 void page_server::answer_one(page_stream peer) {
   this_fiber::set_name("live page: a request");
+  waiting_peers::member self(peers_, peer.next_layer().native_handle());
   std::optional<page_answer> refusal;
-  const std::optional<page_request> request = read_request(peer, refusal);
-  if (refusal) return write_answer(peer, *refusal, false);
-  if (request) write_answer(peer, answer(*request), request->method == page_method::head);
+  const std::optional<page_request> request = read_request(peer, refusal, settings_.patience);
+  if (refusal) return write_answer(peer, *refusal, false, &self);
+  if (!request) return;
+  self.works();
+  const page_answer a = answer(*request);
+  self.waits_for_peer();
+  write_answer(peer, a, request->method == page_method::head, &self);
 }
 
 page_answer page_server::answer(const page_request& request) {
@@ -277,7 +283,7 @@ page_answer page_server::act(std::string_view type, std::function<void(std::FILE
     return text_answer(
         429, "Another dump, recording or search is under way.\n", "Retry-After: 1\r\n");
   }
-  const std::size_t limit = result_limit_;
+  const std::size_t limit = settings_.result_limit;
   const auto is_over = std::make_shared<bool>(false);
   std::optional<std::string> text =
       done_elsewhere(std::move(slot), act_patience, [write = std::move(write), is_over, limit] {

@@ -6,12 +6,14 @@
 #include "inspect_page/page_http.hpp"
 #include "inspect_page/page_jobs.hpp"
 #include "inspect_page/page_request.hpp"
+#include "inspect_page/waiting_peers.hpp"
 
 #include <vigil/context.hpp>
 #include <vigil/detail/config.hpp>
 #include <vigil/inspect_page.hpp>
 #include <vigil/runtime.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <functional>
@@ -28,6 +30,8 @@ struct page_settings {
   std::size_t recorder_events = 0;
   // The bytes that a dump or a recording may have.
   std::size_t result_limit = std::size_t{64} << 20;
+  // How long the head of a request may take.
+  std::chrono::nanoseconds patience = time_to_ask;
 };
 
 class page_server {
@@ -57,10 +61,11 @@ class page_server {
   const context stopping_;
   const page_rules rules_;
   const bool with_addresses_;
-  const std::size_t result_limit_;
+  const page_settings settings_;
   const std::string address_;
   job_slot look_slot_;
   job_slot act_slot_;
+  waiting_peers peers_;
   runtime runtime_;
   std::thread thread_;  // last: it uses the rest
 };

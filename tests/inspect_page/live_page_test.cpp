@@ -340,18 +340,6 @@ TEST_SUITE("live page") {
     CHECK(std::chrono::steady_clock::now() - begin >= 5s);
   }
 
-  TEST_CASE("connections that say nothing take no more than their places") {
-    const auto page = local_page();
-    std::vector<descriptor> silent;
-    for (int i = 0; i < 16; ++i)
-      silent.push_back(connect_to(page));
-    const descriptor next = connect_to(page);
-    send_text(next, request("GET", "/", "localhost"));
-    // It comes to its turn when one of them leaves.
-    silent.pop_back();
-    CHECK(answer_from(next).status == 200);
-  }
-
   TEST_CASE("one dump at a time; a second one is told to come again") {
     const auto page = local_page();
 
