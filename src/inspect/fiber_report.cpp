@@ -33,13 +33,12 @@ void sort_by_size(std::vector<std::unique_ptr<fiber_group>>& groups) {
 class collector {
  public:
   collector(const scheduler* running_on, bool with_frames)
-      : running_on_(running_on), with_frames_(with_frames) {
-    if (running_on == nullptr) report_.table = std::make_unique<fiber_table>();
-  }
+      : running_on_(running_on), with_frames_(with_frames) {}
 
   // Counts them first: of each kind some are looked at, however many others there are.
-  void count_all(const dump_extension* objects) noexcept {
-    if (report_.table == nullptr) return;
+  void count_all(const dump_extension* objects) {
+    if (running_on_ != nullptr) return;
+    report_.table = std::make_unique<fiber_table>();
     report_.table->add_all();
     if (objects == nullptr) return;
     dump_writer out(report_.table_text);
@@ -317,6 +316,13 @@ fiber_report collect_fibers(const scheduler* running_on,
   if (error != nullptr) std::rethrow_exception(error);
   all.name_joined();
   all.number_objects();
+  return all.take();
+}
+
+fiber_report collect_these(std::span<const stack> some, bool with_frames) {
+  collector all(nullptr, with_frames);
+  for (const stack& where : some)
+    all.visit(where);
   return all.take();
 }
 

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -69,5 +70,9 @@ void join_groups(fiber_report& r, symbol_reader& names);
 fiber_report collect_fibers(const scheduler* running_on,
                             bool with_frames,
                             const dump_extension* objects);
+
+// Looks at the fibers on these stacks. Caller: holds a slab_hold, and has counted itself
+// in handlers_inside; otherwise as above.
+fiber_report collect_these(std::span<const stack> some, bool with_frames);
 
 }  // namespace VIGIL_DETAIL

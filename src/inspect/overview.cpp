@@ -6,7 +6,9 @@
 #include "core/sched/worker/running_runtimes.hpp"
 #include "core/sched/worker/scheduler.hpp"
 #include "core/timer/timer_service.hpp"
+#include "inspect/awaited_json.hpp"
 #include "inspect/fiber_json.hpp"
+#include "inspect/group_report.hpp"
 #include "inspect/json_text.hpp"
 #include "inspect/task_walk.hpp"
 
@@ -93,8 +95,19 @@ class survey {
     }
   }
 
+  // Reads what the oldest one of each group waits for. Caller: as of take_view().
+  void read_objects() {
+    const fiber_row* const* const rows = fibers_->by_count();
+    for (std::size_t i = 0; i < fibers_->rows(); ++i) {
+      awaited_object o;
+      json::object wait;
+      if (read_awaited(rows[i]->where, rows[i]->oldest, o)) add_awaited(wait, o, {});
+      objects_.push_back(std::move(wait));
+    }
+  }
+
   overview take() {
-    return {json::serialize(groups_of(*fibers_, fibers_->all())),
+    return {json::serialize(fibers()),
             json::serialize(tasks()),
             json::serialize(workers()),
             json::serialize(deadlines()),
@@ -137,8 +150,33 @@ class survey {
     }
   }
 
+  json::object fibers() {
+    json::object o = groups_of(*fibers_, fibers_->all());
+    add_keys(o, *fibers_);
+    json::array& groups = o["groups"].as_array();
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      json::object& oldest = groups[i].as_object()["oldest"].as_object();
+      if (oldest.contains("waits_for")) {
+        json::object& wait = oldest["waits_for"].as_object();
+        wait.insert(objects_[i].begin(), objects_[i].end());
+      }
+    }
+    return o;
+  }
+
+  static void add_keys(json::object& to, fiber_table& table) {
+    const fiber_row* const* const rows = table.by_count();
+    json::array& groups = to["groups"].as_array();
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      json::object& group = groups[i].as_object();
+      group["key"] = group_key(rows[i]->oldest);
+      if (rows[i]->has_other_objects) group["other_objects"] = true;
+    }
+  }
+
   json::object tasks() const {
     json::object o = groups_of(*tasks_grouped_, tasks_.all);
+    add_keys(o, *tasks_grouped_);
     o["runnable"] = tasks_.runnable;
     o["running"] = tasks_.running;
     o["parked"] = tasks_.parked();
@@ -216,7 +254,8 @@ class survey {
 
   std::vector<observed_runtime> runtimes_;
   const std::unique_ptr<fiber_table> fibers_ = std::make_unique<fiber_table>();
-  shown_tasks tasks_;  // the numbers alone
+  std::vector<json::object> objects_;  // of its rows, in the order of by_count()
+  shown_tasks tasks_;                  // the numbers alone
   const std::unique_ptr<fiber_table> tasks_grouped_ = std::make_unique<fiber_table>();
   std::vector<wait_with_deadline> waits_;
   std::vector<due_timer> timers_;
@@ -253,6 +292,7 @@ overview take_overview() {
           guarded(w.error, [&] { w.all.visit(where); });
         },
         &here);
+    guarded(here.error, [&] { here.all.read_objects(); });
   }
   if (here.error != nullptr) std::rethrow_exception(here.error);
   return here.all.take();

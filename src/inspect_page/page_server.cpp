@@ -4,6 +4,7 @@
 #include "core/machine/process_threads.hpp"
 #include "core/machine/without_signals.hpp"
 #include "core/runtime/runtime_core.hpp"
+#include "inspect/group_report.hpp"
 #include "inspect/overview.hpp"
 #include "inspect_page/page_html.hpp"
 
@@ -67,7 +68,8 @@ constexpr look looks[] = {
     {"/metrics", &inspect::openmetrics, inspect::openmetrics_type},
 };
 
-constexpr std::string_view acts[] = {"/dump.txt", "/dump.json", "/record", "/stuck.txt"};
+constexpr std::string_view acts[] = {
+    "/dump.txt", "/dump.json", "/record", "/stuck.txt", "/group.txt"};
 
 const look* find_look(std::string_view target) noexcept {
   for (const look& l : looks) {
@@ -270,10 +272,27 @@ page_answer page_server::answer_act(const page_request& request) {
     return act("application/octet-stream",
                [](std::FILE* out) { inspect::write_trace(out, recording_length); });
   }
+  if (request.target == "/group.txt") return answer_group(request);
   if (request.target == "/stuck.txt") return act(text_type, &inspect::dump_stuck_fibers);
   const bool is_look = request.target == "/" || find_look(request.target) != nullptr;
   if (!is_look) return text_answer(404, "There is nothing here.\n");
   return text_answer(405, "This only shows: GET.\n", "Allow: GET, HEAD\r\n");
+}
+
+page_answer page_server::answer_group(const page_request& request) {
+  constexpr std::string_view name = "key=";
+  if (!request.query.starts_with(name)) {
+    return text_answer(400, "Name the group: /group.txt?key=..., as in /fibers.json.\n");
+  }
+  const auto write = [key = request.query.substr(name.size()),
+                      with_addresses = with_addresses_](std::FILE* out) {
+    const std::string text = group_text(key, with_addresses);
+    std::fwrite(text.data(), 1, text.size(), out);
+  };
+  page_answer a = act(text_type, write);
+  if (a.status == 200 && a.body->empty())
+    return text_answer(404, "No fiber is in this group now.\n");
+  return a;
 }
 
 // One dump, recording or search at a time; a second one is not worth waiting for.

@@ -55,6 +55,7 @@ class page_server {
   page_answer answer(const page_request& request);
   page_answer answer_look(const page_request& request);
   page_answer answer_act(const page_request& request);
+  page_answer answer_group(const page_request& request);
   page_answer act(std::string_view type, std::function<void(std::FILE*)> write);
 
   listening_socket socket_;
