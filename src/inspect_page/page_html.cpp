@@ -8,6 +8,7 @@ constexpr std::string_view page_body = R"html(
   <h1>vigil</h1>
   <span id="summary"></span>
   <span id="state" role="status">loading</span>
+  <input id="filter" type="search" placeholder="filter" aria-label="filter the tables">
   <button id="pause" type="button">pause</button>
   <button id="dump" type="button">dump</button>
   <button id="dump-json" type="button">dump as JSON</button>
@@ -18,23 +19,21 @@ constexpr std::string_view page_body = R"html(
   <section><h2>Workers</h2><div id="workers"></div></section>
   <section><h2>Fibers</h2>
     <table>
-      <thead><tr><th>count<th>state<th>waits for<th>started at<th>oldest<th>mean<th>newest
-        <th>the oldest one</tr></thead>
+      <thead id="fibers-head"></thead>
       <tbody id="fibers"></tbody>
     </table>
     <p id="more-fibers"></p>
   </section>
   <section id="tasks-part" hidden><h2>Tasks</h2>
     <table>
-      <thead><tr><th>count<th>state<th>waits for<th>started at<th>oldest<th>mean<th>newest
-        <th>the oldest one</tr></thead>
+      <thead id="tasks-head"></thead>
       <tbody id="tasks"></tbody>
     </table>
     <p id="more-tasks"></p>
   </section>
   <section><h2>Next deadlines</h2>
     <table>
-      <thead><tr><th>due in<th>of<th>waits for<th>started or made at</tr></thead>
+      <thead id="deadlines-head"></thead>
       <tbody id="deadlines"></tbody>
     </table>
   </section>

@@ -119,11 +119,12 @@ def look_at(page, driver):
         )
     groups = driver.rows("fibers")
     first = groups[0]
-    check("the largest group comes first", first[0] == "40" and first[2] == "channel receive")
-    check("with the place where it was started", "page_program.cpp:" in first[3])
-    check("and with ages", all(first[i] and first[i][0].isdigit() for i in (4, 5, 6)))
-    check("fibers that wait for a lock are a group", any(g[0] == "7" and "mutex" in g[2] for g in groups))
-    check("a name that is markup is shown as text", any(HOSTILE in g[7] for g in groups))
+    check("the largest group comes first", first[0] == "40" and first[3].startswith("channel receive"))
+    check("with what is waited for", first[3].startswith('channel receive from the channel "jobs" made at '))
+    check("with the place where it was started", "page_program.cpp:" in first[4])
+    check("and with ages", all(first[i] and first[i][0].isdigit() for i in (5, 6, 7)))
+    check("fibers that wait for a lock are a group", any(g[0] == "7" and "mutex" in g[3] and "page_program.cpp:" in g[3] and "held by" in g[3] for g in groups))
+    check("a name that is markup is shown as text", any(HOSTILE in g[8] for g in groups))
     check("and is none", driver.script("return document.querySelectorAll('img').length;") == 0)
 
     deadlines = driver.rows("deadlines")
@@ -136,6 +137,42 @@ def look_at(page, driver):
         "document.querySelectorAll('#lateness .fill').length > 0"))
     check("a strip moves on", driver.until(
         "[...strips.values()].every(s => s.history.length >= 3)"))
+
+    texts = "[...document.querySelectorAll('#fibers tr.group')].map(r => r.cells[8].textContent)"
+    driver.script("const f = document.getElementById('filter'); f.value = 'NIGHT';"
+                  "f.dispatchEvent(new Event('input'));")
+    left = driver.script(f"return {texts};")
+    check("a filter leaves the rows with its text", len(left) == 1 and "night's rest" in left[0])
+    driver.script("const f = document.getElementById('filter'); f.value = '';"
+                  "f.dispatchEvent(new Event('input'));")
+    count = "[...document.querySelectorAll('#fibers tr.group')].map(r => +r.cells[0].textContent)"
+    driver.click("#fibers-head th:first-child button")
+    down = driver.script(f"return {count};")
+    driver.click("#fibers-head th:first-child button")
+    up = driver.script(f"return {count};")
+    check("a head that is clicked sorts", down == sorted(down, reverse=True) and len(down) > 3)
+    check("and in the other order the next time", up == sorted(up))
+    driver.click("#fibers-head th:first-child button")
+
+    driver.click("#fibers tr.group")
+    check("a group that is clicked shows its frames", driver.until(
+        "document.querySelector('.detail pre')?.textContent.includes('wait_for_job')"))
+    check("and its oldest fibers", "40 fibers; the 20 oldest:" in driver.script(
+        "return document.querySelector('.detail pre').textContent;"))
+    check("and its growth", driver.until(
+        "document.querySelector('.detail span').textContent.includes('in the last minute')"))
+    driver.until("new Promise(r => setTimeout(r, 1500)).then(() => true)")
+    check("they stay when the page looks again",
+          driver.script("return document.querySelectorAll('.detail pre').length;") == 1)
+    driver.click("#fibers tr.group")
+    check("and go when it is clicked again",
+          driver.script("return document.querySelectorAll('.detail').length;") == 0)
+    whole = "return document.documentElement.scrollWidth <= innerWidth;"
+    check("the page is whole", driver.script(whole))
+    driver.of("POST", "/window/rect", {"width": 600, "height": 1000})
+    check("on a narrow screen as well", driver.script(whole) and driver.script(
+        "return [...document.querySelectorAll('section')].every(s => s.scrollWidth <= s.clientWidth);"))
+    driver.of("POST", "/window/rect", {"width": 1100, "height": 1000})
 
     check("it offers to record",
           not driver.script("return document.getElementById('record').hidden;"))
@@ -155,6 +192,9 @@ def act_on(driver):
     check("a dump as JSON is JSON", driver.until(
         "(() => { try { return JSON.parse(document.getElementById('result').textContent)"
         ".fibers.length > 50; } catch { return false; } })()"))
+    driver.click("#stuck")
+    check("stuck fibers are looked for", driver.until(
+        "document.getElementById('result').textContent.includes('that may never go on')"))
 
 
 def packets(trace):

@@ -1,5 +1,5 @@
-// A small server's worth of fibers behind a live page, whose address it prints. It ends
-// when its input does.
+// A small server's worth of fibers behind a live page, whose address it prints. As many
+// wait for jobs as its argument says. It ends when its input does.
 #include <vigil/inspect.hpp>
 #include <vigil/inspect_page.hpp>
 #include <vigil/io.hpp>
@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <utility>
@@ -34,23 +35,24 @@ void compute() {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  const int waiting = argc > 1 ? std::atoi(argv[1]) : 40;
   vigil::inspect::install();
-  vigil::run({.workers = 4, .recorder_events = 1'024}, [] {
+  vigil::run({.workers = 4, .recorder_events = 1'024}, [waiting] {
     tcp::acceptor acceptor(vigil::io::io_context(), {boost::asio::ip::address_v4::loopback(), 0});
     const auto page = vigil::inspect::serve(std::move(acceptor), {.announce = false});
     std::printf("%s\n", std::string(page.address()).c_str());
     std::fflush(stdout);
 
-    auto jobs = vigil::make_channel<int>();
+    auto jobs = vigil::make_channel<int>(0, vigil::named("jobs"));
     vigil::mutex books;
     std::optional<std::lock_guard<vigil::mutex>> held(std::in_place, books);
     std::vector<vigil::fiber<void>> all;
-    for (int i = 0; i < 40; ++i)
+    for (int i = 0; i < waiting; ++i)
       all.push_back(vigil::spawn({.name = "worker " + std::to_string(i)}, &wait_for_job, jobs));
-    for (int i = 0; i < 7; ++i)
+    for (int i = 0; i < (waiting < 40 ? 2 : 7); ++i)
       all.push_back(vigil::spawn([&] { const std::lock_guard guard(books); }));
-    for (int i = 0; i < 3; ++i)
+    for (int i = 0; i < (waiting < 40 ? 1 : 3); ++i)
       all.push_back(vigil::spawn({.name = "report"}, &compute));
     all.push_back(vigil::spawn({.name = "night's rest"}, [] { vigil::sleep_for(8h); }));
     // As a client might call itself.
