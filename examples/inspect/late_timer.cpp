@@ -27,7 +27,9 @@ int main() {
   options.workers = 1;
   options.stuck_limit = 200ms;
   //! [options]
+  //! [slow]
   options.slow_fiber = 20ms;
+  //! [slow]
   vigil::run(options, [] {
     const auto heartbeat = vigil::every(10ms, [] {});
     vigil::spawn({.name = "summary"}, summarise).join();

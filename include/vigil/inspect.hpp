@@ -56,7 +56,7 @@ struct install_options {
 // object of each wait: the channel, the context, the lock and its holder (but not of a
 // lock taken before). This holds for debug::dump, for the report of a deadlock or of
 // stuck workers, for SIGQUIT and for an exception that nobody catches, which then shows
-// where it was thrown.
+// where it was thrown. The report of options::slow_fiber has the fiber's frames.
 //
 // SIGQUIT and an abort write what a signal handler may: addresses instead of the names of
 // functions, which `vigil-symbols` puts in afterwards, and nothing of running fibers.

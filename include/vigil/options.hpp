@@ -253,10 +253,10 @@ struct options {
 
   // For debugging: names, on standard error, a fiber or a callback that keeps its worker
   // longer than this between two switches, while it still does: once for each place where
-  // such a one was started, up to 256 places. One that keeps it half as long again, and
-  // for a millisecond more at least, is named for certain if a processor is free to look.
-  // Measured in real time, even on virtual time. Zero or negative means off. It costs a
-  // switch nothing.
+  // such a one was started, up to 256 places, and with its frames after
+  // inspect::install(). One that keeps it half as long again, and for a millisecond more
+  // at least, is named for certain if a processor is free to look. Measured in real time,
+  // even on virtual time. Zero or negative means off. It costs a switch nothing.
   std::chrono::nanoseconds slow_fiber{0};
 
   // If no worker has switched for this long although a timer is due or a fiber is ready,

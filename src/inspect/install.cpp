@@ -22,8 +22,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <iterator>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -110,6 +113,7 @@ class inspect_extension final : public dump_extension {
 
   bool write_fibers(dump_writer& out, const scheduler* running_on) const noexcept override;
   void write_own_frames(dump_writer& out) const noexcept override;
+  bool report(const long_run& r) const noexcept override;
 
   mutable atomic<bool> addresses{false};
 
@@ -195,9 +199,8 @@ bool inspect_extension::write_fibers(dump_writer& out, const scheduler* running_
   return write_asked(out, ask_text(running_on, {.frames = true, .addresses = addresses.load()}));
 }
 
-void inspect_extension::write_own_frames(dump_writer& out) const noexcept {
-  frame_list frames;
-  read_own_frames(frames);
+// Writes them with the names of functions, or without if those take too long.
+void write_named(dump_writer& out, const frame_list& frames) noexcept {
   const text_of_thread text(names_patience, [frames] {
     symbol_reader names;
     std::string named;
@@ -209,6 +212,32 @@ void inspect_extension::write_own_frames(dump_writer& out) const noexcept {
   if (write_asked(out, text)) return;
   named_builds builds;
   write_plain_frames(out, frames, builds);
+}
+
+void inspect_extension::write_own_frames(dump_writer& out) const noexcept {
+  frame_list frames;
+  read_own_frames(frames);
+  write_named(out, frames);
+}
+
+// The one room of the overseers, which must not wait for malloc.
+std::mutex room_of_overseers_lock;
+constinit frames_room room_of_overseers{};
+
+bool inspect_extension::report(const long_run& r) const noexcept {
+  frame_list frames;
+  {
+    const std::lock_guard guard(room_of_overseers_lock);
+    read_running_frames(r.where, r.who, r.who.thread, room_of_overseers, frames);
+    room_of_overseers.known.forget();
+    // Copied pointers would be taken for living ones (stuck_fibers.hpp).
+    std::memset(room_of_overseers.copy, 0, sizeof room_of_overseers.copy);
+  }
+  if (frames.result == frames_result::moved_on || !r.goes_on()) return false;
+  dump_writer out(2);
+  write_named(out.text("vigil: ").text(r.text).text("\n"), frames);
+  out.flush();
+  return true;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // slow_fibers: options::slow_fiber, which names fibers that keep their worker too long:
-// a std::mutex, a sleep of the thread, read(), an endless loop.
+// a std::mutex, a sleep of the thread, read(), an endless loop. With vigil-inspect the
+// report has the frames of the fiber (dump_extension::report).
 //
 // The overseer looks at the workers' counts of stretches (worker_counters.hpp), each
 // quarter of the limit, so a switch costs nothing. A stretch that goes on for two looks
@@ -27,7 +28,7 @@ class slow_fibers {
 
  private:
   void name(const worker& w, unsigned long stretch, nanos held) noexcept;
-  bool is_new(const site& place) noexcept;
+  bool is_named(const site& place) const noexcept;
 
   scheduler& sched_;
   const nanos limit_;

@@ -213,21 +213,6 @@ void process_dump(int descriptor, dump_place place) noexcept {
   process_dump(out, place);
 }
 
-namespace {
-
-struct run_of_worker {
-  const worker& on;
-  fiber_view& s;
-  bool found = false;
-};
-
-void visit_for_worker(const stack& where, void* argument) noexcept {
-  auto& r = *static_cast<run_of_worker*>(argument);
-  if (current_of(r.on) == control_block(where)) r.found = take_view(where, r.s);
-}
-
-}  // namespace
-
 void process_dump_running(int descriptor, const scheduler& s) noexcept {
   dump_writer out(descriptor);
   if (!write_by_extension(out, &s)) {
@@ -244,13 +229,12 @@ void process_dump_running(int descriptor, const scheduler& s) noexcept {
   out.flush();
 }
 
-bool view_of_running(const worker& w, fiber_view& v) noexcept {
-  if (current_of(w) == nullptr) return false;
-  run_of_worker r{w, v};
-  const handler_scope inside;
-  const slab_hold hold;
-  for_each_stack_in_use(&visit_for_worker, &r);
-  return r.found;
+bool view_of_running(const worker& w, stack& where, fiber_view& v) noexcept {
+  const fiber* const f = current_of(w);
+  stack_place place;
+  if (f == nullptr || !find_stack(f, place) || !place.in_use) return false;
+  where = place.where;
+  return control_block(where) == f && take_view(where, v);
 }
 
 const char* describe_fiber(const stack& where, char* text, std::size_t size) noexcept {

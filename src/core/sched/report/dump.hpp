@@ -46,9 +46,9 @@ VIGIL_FOR_IO void process_dump_rest(dump_writer& out, bool with_fibers) noexcept
 // Writes the running fibers of one runtime alone. Not in a signal handler.
 void process_dump_running(int descriptor, const scheduler& s) noexcept;
 
-// Copies the fiber that w runs at this moment. False if there is none, or another one by
-// now. Not in a signal handler.
-bool view_of_running(const worker& w, fiber_view& v) noexcept;
+// Copies the fiber that w runs at this moment, and tells its stack. False if there is
+// none, or another one by now. Caller: as of take_view().
+bool view_of_running(const worker& w, stack& where, fiber_view& v) noexcept;
 
 // Writes what keeps each running runtime from its end. Not async-signal-safe: it takes
 // locks.

@@ -1,5 +1,6 @@
 // dump_extension: what vigil-inspect adds to every dump once it is installed: the frames
-// of each fiber, and the object that it waits for. The library itself needs neither.
+// of each fiber, and the object that it waits for; and the frames of a fiber that keeps
+// its worker for long. The library itself needs none of these.
 #pragma once
 
 #include "core/base/atomic.hpp"
@@ -12,6 +13,18 @@ namespace VIGIL_DETAIL {
 
 class dump_writer;
 class scheduler;
+class worker;
+
+// A fiber that has run for longer than a limit, as the overseer has seen it.
+struct long_run {
+  bool goes_on() const noexcept;
+
+  const worker& on;
+  const unsigned long stretch;  // of the worker (worker_counters), which is its run
+  stack where{};
+  fiber_view who{};
+  char text[1024] = {};  // the line that reports it
+};
 
 class dump_extension {
  public:
@@ -34,6 +47,10 @@ class dump_extension {
   virtual bool write_fibers(dump_writer& out, const scheduler* running_on) const noexcept = 0;
   // Writes the frames of the caller.
   virtual void write_own_frames(dump_writer& out) const noexcept = 0;
+  // Reads the frames of the run, and has its text and them written to standard error by a
+  // thread for which nobody waits: naming functions takes locks that the fiber may hold.
+  // False if the run is over: nothing is written. Caller: as of take_view().
+  virtual bool report(const long_run& r) const noexcept = 0;
 
  protected:
   dump_extension() = default;

@@ -1,0 +1,104 @@
+// The frames of a fiber that keeps its worker too long: options::slow_fiber.
+#include "core/machine/sanitizer.hpp"
+#include "inspect/inspect_helpers.hpp"
+#include "support/child.hpp"
+#include "support/error_output.hpp"
+#include "support/in_runtime.hpp"
+#include "support/note.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+
+using namespace std::chrono_literals;
+using namespace vigil::testing_support;
+
+namespace {
+
+[[gnu::noinline]] void compute_until(const std::atomic<bool>& flag) {
+  while (!flag.load(std::memory_order_relaxed)) {
+  }
+  asm volatile("" ::: "memory");
+}
+
+// Computes until standard error has the text.
+void compute_until_told(error_output& said, const char* text) {
+  std::atomic<bool> is_told{false};
+  std::thread reader([&] {
+    while (!said.has(text))
+      std::this_thread::sleep_for(1ms);
+    is_told.store(true);
+  });
+  compute_until(is_told);
+  reader.join();
+}
+
+vigil::options watched() {
+  vigil::options o;
+  o.workers = 2;
+  o.slow_fiber = 10ms;
+  return o;
+}
+
+// The lines of the report on the fiber with this name.
+std::vector<std::string> report_on(const std::string& text, const std::string& name) {
+  std::vector<std::string> report;
+  for (const std::string& line : lines_of(text)) {
+    const bool is_head =
+        has(line, "slow_fiber: fiber ") && has(line, "(" + name + "), started at ");
+    if (is_head || (!report.empty() && line.starts_with("    "))) {
+      report.push_back(line);
+    } else if (!report.empty()) {
+      break;
+    }
+  }
+  return report;
+}
+
+}  // namespace
+
+TEST_SUITE("long_run") {
+  TEST_CASE("child: computes until its frames are told" * doctest::skip()) {
+    vigil::inspect::install();
+    error_output said;
+    vigil::run(watched(), [&] {
+      const auto computes = [&](const char* text) {
+        return vigil::spawn({.name = "computes"},
+                            [&said, text] { compute_until_told(said, text); });
+      };
+      computes("    at ").join();
+      auto again = computes("(another), started at");
+      vigil::spawn({.name = "another"}, [&said] {
+        compute_until_told(said, "(another), started at");
+      }).join();
+      again.join();
+    });
+  }
+
+  TEST_CASE("a fiber that computes is told with its frames while it does, once for its place" *
+            doctest::skip(VIGIL_TSAN)) {
+    const child_result child = run_child("child: computes until its frames are told");
+    CHECK(child.succeeded());
+    CHECK(count_of(child.output, "(computes), started at ") == 1);
+    CHECK(report_on(child.output, "another").size() > 1);
+    const auto report = report_on(child.output, "computes");
+    NOTE(child.output);
+    REQUIRE(report.size() > 2);
+    CHECK(has(report[0], "options::slow_fiber is 10.000 ms"));
+    CHECK(has(report[1], "::compute_until("));
+    CHECK(has(report[2], "::compute_until_told("));
+  }
+
+  TEST_CASE("child: computes and is not asked" * doctest::skip()) {
+    vigil::inspect::install({.running_signal = 0});
+    error_output said;
+    vigil::run(watched(), [&] { compute_until_told(said, "(main), started at"); });
+  }
+
+  TEST_CASE("a fiber that computes is told where no thread may be asked for its frames") {
+    const child_result child = run_child("child: computes and is not asked");
+    CHECK(child.succeeded());
+    CHECK(child.says("and still does"));
+  }
+}
