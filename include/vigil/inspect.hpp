@@ -160,10 +160,13 @@ VIGIL_API void write_trace(std::FILE* out,
 // When a trace is to be written by itself; zero, or negative, stands for never. An event
 // is looked at where it is recorded: with options::recorder_events = 0 there is none.
 struct record_options {
-  // A timer fires later than this after its deadline; its slack counts as late.
+  // A timer fires later than this after its deadline; its slack counts as late. A fiber
+  // that keeps its worker meanwhile is reported as the limit passes, as
+  // options::slow_fiber reports one: with its frames, and once for each place.
   std::chrono::nanoseconds timer_late{0};
-  // A fiber, or a callback, has run for longer than this between two switches. It is seen
-  // when it leaves; options::stuck_limit reports one that does not. Not on virtual time.
+  // A fiber, or a callback, has run for longer than this between two switches: the trace
+  // is written when it leaves. It is reported as the limit passes, in the same way. Not
+  // on virtual time.
   std::chrono::nanoseconds ran_for{0};
   // A context ends by its deadline.
   bool deadline_missed = false;

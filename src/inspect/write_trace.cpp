@@ -5,6 +5,8 @@
 #include "core/base/ticks.hpp"
 #include "core/sched/record/record_trigger.hpp"
 #include "core/sched/wait/note.hpp"
+#include "core/sched/worker/running_runtimes.hpp"
+#include "core/sched/worker/scheduler.hpp"
 #include "inspect/asking_signal.hpp"
 #include "inspect/own_thread.hpp"
 #include "inspect/perfetto_trace.hpp"
@@ -259,6 +261,10 @@ void record_on(const record_options& options) {
   limits.ran_for_ticks = detail::ticks_in(limits.ran_for);
   limits.deadline_missed = options.deadline_missed;
   detail::trace_writer::set(options, limits);
+  // The overseers see the new limits.
+  const detail::handler_scope inside;
+  detail::for_each_running(
+      [](detail::scheduler& s, detail::runtime_slot&) { s.idle().overseen.ring(); });
 }
 
 }  // namespace VIGIL_PUBLIC::inspect

@@ -1,4 +1,5 @@
-// The frames of a fiber that keeps its worker too long: options::slow_fiber.
+// The frames of a fiber that keeps its worker too long: options::slow_fiber, and the
+// limits of inspect::record_on.
 #include "core/machine/sanitizer.hpp"
 #include "inspect/inspect_helpers.hpp"
 #include "support/child.hpp"
@@ -42,11 +43,12 @@ vigil::options watched() {
 }
 
 // The lines of the report on the fiber with this name.
-std::vector<std::string> report_on(const std::string& text, const std::string& name) {
+std::vector<std::string> report_on(const std::string& text,
+                                   const std::string& limit,
+                                   const std::string& name) {
   std::vector<std::string> report;
   for (const std::string& line : lines_of(text)) {
-    const bool is_head =
-        has(line, "slow_fiber: fiber ") && has(line, "(" + name + "), started at ");
+    const bool is_head = has(line, limit + ": fiber ") && has(line, "(" + name + "), started at ");
     if (is_head || (!report.empty() && line.starts_with("    "))) {
       report.push_back(line);
     } else if (!report.empty()) {
@@ -81,13 +83,46 @@ TEST_SUITE("long_run") {
     const child_result child = run_child("child: computes until its frames are told");
     CHECK(child.succeeded());
     CHECK(count_of(child.output, "(computes), started at ") == 1);
-    CHECK(report_on(child.output, "another").size() > 1);
-    const auto report = report_on(child.output, "computes");
+    CHECK(report_on(child.output, "slow_fiber", "another").size() > 1);
+    const auto report = report_on(child.output, "slow_fiber", "computes");
     NOTE(child.output);
     REQUIRE(report.size() > 2);
     CHECK(has(report[0], "options::slow_fiber is 10.000 ms"));
     CHECK(has(report[1], "::compute_until("));
     CHECK(has(report[2], "::compute_until_told("));
+  }
+
+  TEST_CASE("child: a limit of record_on passes" * doctest::skip()) {
+    vigil::inspect::install();
+    error_output said;
+    vigil::options o;
+    o.workers = 1;
+    o.recorder_events = 1024;
+    vigil::run(o, [&] {
+      // No files; the overseer sleeps as the limits come.
+      vigil::inspect::record_on({.ran_for = 10ms, .files = 0});
+      vigil::spawn({.name = "runs"}, [&] { compute_until_told(said, "    at "); }).join();
+      vigil::inspect::record_on({.timer_late = 10ms, .files = 0});
+      const auto t = vigil::every(1ms, [] {});
+      vigil::spawn({.name = "delays"}, [&] {
+        compute_until_told(said, "timer_late of inspect::record_on");
+      }).join();
+    });
+  }
+
+  TEST_CASE("a fiber that passes a limit of record_on is told with its frames while it runs" *
+            doctest::skip(VIGIL_TSAN)) {
+    const child_result child = run_child("child: a limit of record_on passes");
+    CHECK(child.succeeded());
+    NOTE(child.output);
+    const auto ran = report_on(child.output, "ran_for", "runs");
+    REQUIRE(ran.size() > 1);
+    CHECK(has(ran[0], "ran_for of inspect::record_on is 10.000 ms"));
+    CHECK(has(ran[1], "::compute_until("));
+    const auto late = report_on(child.output, "timer_late", "delays");
+    REQUIRE(late.size() > 1);
+    CHECK(has(late[1], "::compute_until("));
+    CHECK(count_of(child.output, "(runs), started at ") == 1);
   }
 
   TEST_CASE("child: computes and is not asked" * doctest::skip()) {

@@ -1,5 +1,6 @@
 // options::slow_fiber names the fiber that keeps a worker, once.
 #include "core/runtime/runtime_test.hpp"
+#include "core/runtime/stuck_helpers.hpp"
 #include "support/error_output.hpp"
 #include "support/note.hpp"
 #include "support/text_of.hpp"
@@ -14,7 +15,7 @@ using namespace vigil::testing_support;
 
 namespace {
 
-vigil::options watched() {
+vigil::options slow_watched() {
   vigil::options o;
   o.workers = 2;
   o.slow_fiber = 10ms;
@@ -34,7 +35,7 @@ TEST_SUITE("slow_fiber") {
   // They block their threads on purpose, until the report is there.
   TEST_CASE("child: blocks its thread in four ways" * doctest::skip()) {
     error_output said;
-    vigil::run(watched(), [&] {
+    vigil::run(slow_watched(), [&] {
       for (int i = 0; i < 3; ++i) {
         vigil::spawn({.name = "sleeps"}, [&] {
           block_until(said, "(sleeps)");
@@ -92,7 +93,7 @@ TEST_SUITE("slow_fiber") {
   }
 
   TEST_CASE("child: never comes back" * doctest::skip()) {
-    vigil::options o = watched();
+    vigil::options o = slow_watched();
     o.workers = 1;
     o.stop_limit = 0s;
     error_output said;
@@ -155,6 +156,26 @@ TEST_SUITE("slow_fiber") {
     CHECK_FALSE(child.says("slow_fiber"));
   }
 
+  TEST_CASE("while all workers sleep nobody looks for slow fibers") {
+    vigil::options o = slow_watched();
+    o.stuck_limit = 20ms;  // a short rhythm: they have slept for eight ticks of 5 ms
+    o.warm_stacks = 0;
+    unsigned long before = 0;
+    unsigned long after = 0;
+    attention of_overseer;
+    vigil::run(o, [&] {
+      of_overseer.begins();
+      const auto& waits = vigil::detail::current_scheduler()->overseer_waits;
+      vigil::blocking([&] {
+        of_overseer.await_rest();
+        before = waits.get();
+        std::this_thread::sleep_for(100ms);  // 40 looks
+        after = waits.get();
+      });
+    });
+    CHECK(after - before <= 1);
+  }
+
 #ifndef VIGIL_TEST_UNDER_SANITIZER  // sanitizers have threads of their own
   TEST_CASE("its thread does not hide a deadlock, and is gone after the run") {
     const child_result child = run_child("child: deadlock beside the watch");
@@ -164,7 +185,7 @@ TEST_SUITE("slow_fiber") {
 
   TEST_CASE("child: deadlock beside the watch" * doctest::skip()) {
     try {
-      vigil::run(watched(), [] { vigil::make_channel<int>().recv(); });
+      vigil::run(slow_watched(), [] { vigil::make_channel<int>().recv(); });
     } catch (const vigil::deadlock&) {
       std::puts("thrown");
     }

@@ -9,6 +9,7 @@
 #include "core/sched/worker/ready_work.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <system_error>
 #include <utility>
 
@@ -70,20 +71,30 @@ bool watches_for_stuck(const scheduler& s) noexcept {
   return s.settings().stuck_limit.count() > 0 && !s.clock.is_virtual();
 }
 
+bool watches_runs(const scheduler& s) noexcept {
+  return s.settings().slow_fiber.count() > 0 || slow_fibers::heeds_triggers(s);
+}
+
+nanos or_never(std::chrono::nanoseconds limit) noexcept {
+  return limit.count() > 0 ? limit.count() : never;
+}
+
 }  // namespace
 
 // A virtual clock may stand still for ever: stacks do not cool there.
 bool overseer::is_needed(const scheduler& s) noexcept {
   const scheduler_options& settings = s.settings();
   const bool stacks_cool = settings.warm_stacks != 0 && !settings.is_guest && !s.clock.is_virtual();
-  return stacks_cool || watches_for_stuck(s) || settings.slow_fiber.count() > 0 ||
-         s.workers().size() > 1;
+  return stacks_cool || watches_for_stuck(s) || watches_runs(s) || s.workers().size() > 1;
 }
 
 overseer::overseer(scheduler& of) : sched_(of), by_(of.idle().overseen), left_(of) {
   const scheduler_options& settings = of.settings();
-  if (watches_for_stuck(of)) stuck_.emplace(of, settings.stuck_limit.count());
-  if (settings.slow_fiber.count() > 0) slow_.emplace(of, settings.slow_fiber.count());
+  if (watches_runs(of)) slow_.emplace(of, or_never(settings.slow_fiber));
+  // It also tells when nobody need look at the runs, since all workers sleep.
+  if (watches_for_stuck(of) || (slow_ && !of.clock.is_virtual())) {
+    stuck_.emplace(of, or_never(settings.stuck_limit));
+  }
   by_.begin();
   process_count_quiet_threads(1);  // it starts nothing
   const at_end looked_at([this] {
@@ -115,7 +126,7 @@ void overseer::body() noexcept {
     const nanos now = monotonic_now();
     nanos until = look_at_left(now);
     if (stuck_ && by_.attends()) until = std::min(until, stuck_->look(now));
-    if (slow_) until = std::min(until, slow_->look(now));
+    if (slow_ && by_.attends()) until = std::min(until, slow_->look(now));
     while (!decay_stacks()) {
     }
     const decay_attendant decay;

@@ -38,7 +38,7 @@ class stuck_count {
 
 class stuck_watch {
  public:
-  // Watches one run. Called by the overseer from then on.
+  // Watches one run; `limit` may be never. Called by the overseer from then on.
   stuck_watch(scheduler& of, nanos limit) noexcept;
 
   // Looks, if a tick is over. Returns the end of the present one, or `never` if nobody

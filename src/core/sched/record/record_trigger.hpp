@@ -33,6 +33,12 @@ class record_triggers {
 
   VIGIL_FOR_IO void set(const limits& when, action act) noexcept;
 
+  // For a thread that sees a limit pass: timer_late and ran_for alone.
+  limits present() const noexcept {
+    // ordering: settings.
+    return {.timer_late = late_.load(order::relaxed), .ran_for = ran_.load(order::relaxed)};
+  }
+
   void timer_late(nanos late, event_clock clock) const noexcept {
     // ordering: a setting.
     if (late > late_.load(order::relaxed)) [[unlikely]]
