@@ -1,6 +1,8 @@
 // OpenMetrics text: https://prometheus.io/docs/specs/om/open_metrics_spec.
 #include "core/blocking/side_pool.hpp"
 #include "core/machine/stack.hpp"
+#include "core/sched/fiber/fiber_words.hpp"
+#include "core/sched/report/fiber_table.hpp"
 #include "core/sched/report/fiber_view.hpp"
 #include "core/sched/worker/running_runtimes.hpp"
 #include "core/sched/worker/scheduler.hpp"
@@ -13,10 +15,15 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <iterator>
+#include <map>
+#include <memory>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -100,14 +107,27 @@ struct runtime_facts {
   std::array<std::uint64_t, reasons> by_reason{};  // wait_reason
   std::array<std::uint64_t, fields> by_flag{};     // fiber_fields; of the others 0
   detail::shown_tasks tasks;                       // their numbers alone
+  detail::nanos longest_run = 0;                   // of a fiber that runs, at least
+
+  std::uint64_t fibers_seen() const noexcept {
+    return std::accumulate(by_state.begin(), by_state.end(), std::uint64_t{0});
+  }
+};
+
+struct process_facts {
+  std::vector<runtime_facts> runtimes;
+  std::unique_ptr<detail::fiber_table> births = std::make_unique<detail::fiber_table>();
 };
 
 void count_fiber(const detail::stack& where, void* argument) noexcept {
   detail::fiber_view s;
   if (!detail::take_view(where, s)) return;
   if (s.role != detail::fiber_role::user && s.role != detail::fiber_role::main) return;
-  for (runtime_facts& r : *static_cast<std::vector<runtime_facts>*>(argument)) {
+  auto& all = *static_cast<process_facts*>(argument);
+  for (runtime_facts& r : all.runtimes) {
     if (r.sched != s.sched) continue;
+    all.births->add(s, where);
+    if (s.ran.has_value()) r.longest_run = std::max(r.longest_run, s.ran->at_least);
     ++r.by_state[std::min(std::size_t(s.state), states - 1)];
     if (s.state == detail::fiber_state::parked) {
       ++r.by_reason[std::min(std::size_t(s.reason), reasons - 1)];
@@ -119,15 +139,17 @@ void count_fiber(const detail::stack& where, void* argument) noexcept {
   }
 }
 
-std::vector<runtime_facts> collect() {
-  std::vector<runtime_facts> all;
+process_facts collect() {
+  process_facts all;
   const detail::handler_scope inside;
   detail::for_each_running([&all](const detail::scheduler& s, detail::runtime_slot&) {
     if (s.settings().is_observer) return;
-    runtime_facts& r = all.emplace_back();
+    runtime_facts& r = all.runtimes.emplace_back();
     r.sched = &s;
     r.of = "runtime=\"" + std::to_string(s.number()) + "\"";
     s.add_stats(r.stats);
+    for (const auto& w : s.workers())
+      r.stats.worker_busy.push_back(std::chrono::nanoseconds(w->counters.busy.get()));
     r.stats.blocking = s.own_pool->stats();
     r.tasks = detail::count_tasks(s);
   });
@@ -293,6 +315,54 @@ void write_fibers(exposition& out, const std::vector<runtime_facts>& all) {
   }
 }
 
+double seconds(detail::nanos n) {
+  return static_cast<double>(n) / 1e9;
+}
+
+// Writes the places with most fibers of each runtime; the others count together.
+void write_places(exposition& out, const process_facts& all) {
+  constexpr std::size_t places_shown = 20;
+  out.family("vigil_fiber_place", "gauge", "Fibers by the place where they were started.");
+  for (const runtime_facts& r : all.runtimes) {
+    std::map<std::string, std::uint64_t> by_place;
+    const detail::fiber_row* const* const rows = all.births->by_count();
+    for (std::size_t i = 0; i < all.births->rows(); ++i) {
+      if (rows[i]->oldest.sched != r.sched) continue;
+      by_place[detail::place_in_words(rows[i]->oldest).text] += rows[i]->count;
+    }
+    std::vector<std::pair<std::string, std::uint64_t>> first(by_place.begin(), by_place.end());
+    std::ranges::stable_sort(
+        first, std::greater<>(), &std::pair<std::string, std::uint64_t>::second);
+    first.resize(std::min(first.size(), places_shown));
+    std::uint64_t others = r.fibers_seen();
+    for (const auto& [place, count] : first) {
+      out.sample("", with(r.of, "place", escaped(place)), count);
+      others -= count;
+    }
+    out.sample("", with(r.of, "place", "others"), others);
+  }
+}
+
+void write_work(exposition& out, const std::vector<runtime_facts>& all) {
+  out.family("vigil_fiber_longest_run_seconds",
+             "gauge",
+             "For how long a fiber has run by now without a switch, of the longest, at least.",
+             "seconds");
+  for (const runtime_facts& r : all)
+    out.sample("", r.of, seconds(r.longest_run));
+  out.family("vigil_worker_busy_seconds",
+             "counter",
+             "For how long a worker did not sleep for want of work.",
+             "seconds");
+  for (const runtime_facts& r : all) {
+    for (std::size_t i = 0; i < r.stats.worker_busy.size(); ++i) {
+      out.sample("_total",
+                 with(r.of, "worker", std::to_string(i)),
+                 seconds(r.stats.worker_busy[i].count()));
+    }
+  }
+}
+
 void write_tasks(exposition& out, const std::vector<runtime_facts>& all) {
   using detail::fiber_state;
   out.family("vigil_task_state", "gauge", "Tasks by state.");
@@ -324,9 +394,12 @@ void write_process(exposition& out) {
 }  // namespace
 
 std::string openmetrics() {
-  const std::vector<runtime_facts> all = collect();
+  const process_facts facts = collect();
+  const std::vector<runtime_facts>& all = facts.runtimes;
   exposition out;
   write_fibers(out, all);
+  write_places(out, facts);
+  write_work(out, all);
   write_tasks(out, all);
   for (const plain_family& f : gauges) {
     out.family(f.name, "gauge", f.help);

@@ -38,8 +38,14 @@ struct worker_facts {
   int thread;
   std::uint64_t switches;
   std::uint64_t steals;
+  nanos busy;
   bool runs_one = false;
   fiber_view one = {};
+
+  // How long the fiber has run, at least; -1: there is none, or it is not known.
+  nanos has_run() const noexcept {
+    return runs_one && one.ran.has_value() ? one.ran->at_least : -1;
+  }
 };
 
 struct observed_runtime {
@@ -74,7 +80,8 @@ class survey {
       r.workers.push_back({.index = w->index,
                            .thread = w->kernel_thread.load(),
                            .switches = w->counters.switches.get(),
-                           .steals = w->counters.steals.get()});
+                           .steals = w->counters.steals.get(),
+                           .busy = w->counters.busy.get()});
     }
     timer_holder next[deadlines_shown_at_most];
     const nanos now = s.clock.now();
@@ -184,8 +191,11 @@ class survey {
   }
 
   static json::object worker(const worker_facts& w) {
-    json::object o{
-        {"index", w.index}, {"thread", w.thread}, {"switches", w.switches}, {"steals", w.steals}};
+    json::object o{{"index", w.index},
+                   {"thread", w.thread},
+                   {"switches", w.switches},
+                   {"steals", w.steals},
+                   {"busy_nanoseconds", w.busy}};
     if (w.runs_one) o["runs"] = json_of(w.one);
     return o;
   }
@@ -194,14 +204,19 @@ class survey {
     json::array all;
     for (const observed_runtime& r : runtimes_) {
       json::array of;
-      for (const worker_facts& w : r.workers)
+      const worker_facts* longest = nullptr;
+      for (const worker_facts& w : r.workers) {
         of.push_back(worker(w));
-      all.push_back(json::object{{"runtime", r.number},
-                                 {"asleep", r.stats.workers_asleep},
-                                 {"fibers_alive", r.stats.fibers_alive},
-                                 {"timers_pending", r.stats.timers_pending},
-                                 {"io_pending", r.stats.io_pending},
-                                 {"workers", std::move(of)}});
+        if (w.has_run() > (longest != nullptr ? longest->has_run() : -1)) longest = &w;
+      }
+      json::object one{{"runtime", r.number},
+                       {"asleep", r.stats.workers_asleep},
+                       {"fibers_alive", r.stats.fibers_alive},
+                       {"timers_pending", r.stats.timers_pending},
+                       {"io_pending", r.stats.io_pending},
+                       {"workers", std::move(of)}};
+      if (longest != nullptr) one["longest_running"] = json_of(longest->one);
+      all.push_back(std::move(one));
     }
     return all;
   }

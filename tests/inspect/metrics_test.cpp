@@ -85,6 +85,102 @@ void have_run_elsewhere(int fibers) {
 
 }  // namespace
 
+namespace {
+
+// Computes for that long at least.
+void compute_for(std::chrono::nanoseconds span) {
+  const auto end = std::chrono::steady_clock::now() + span;
+  while (std::chrono::steady_clock::now() < end) {
+  }
+}
+
+std::chrono::nanoseconds busy_of_all(const vigil::runtime_stats& s) {
+  std::chrono::nanoseconds sum{0};
+  for (const auto one : s.worker_busy)
+    sum += one;
+  return sum;
+}
+
+}  // namespace
+
+TEST_SUITE("work of workers") {
+  TEST_CASE("the time of a fiber that computes is in the busy time of the workers") {
+    vigil::options o;
+    o.workers = 2;
+    vigil::run(o, [] {
+      const vigil::runtime_stats before = vigil::stats();
+      REQUIRE(before.worker_busy.size() == 2);
+      compute_for(20ms);
+      const vigil::runtime_stats after = vigil::stats();
+      CHECK(busy_of_all(after) - busy_of_all(before) >= 20ms);
+      const std::string text = vigil::inspect::openmetrics();
+      const std::string name = "vigil_worker_busy_seconds_total";
+      for (std::size_t i = 0; i < 2; ++i) {
+        const std::string worker = ",worker=\"" + std::to_string(i) + "\"";
+        CHECK(std::stod(sample(text, name + of_runtime(worker))) * 1e9 >=
+              static_cast<double>(after.worker_busy[i].count()) * 0.99);
+      }
+    });
+  }
+
+  TEST_CASE("the busy time of a worker that sleeps and wakes never goes down") {
+    vigil::options o;
+    o.workers = 2;
+    vigil::run(o, [] {
+      std::atomic<bool> ends{false};
+      auto sleeps = vigil::spawn([&] {
+        while (!ends.load())
+          vigil::sleep_for(20us);
+      });
+      bool has_gone_down = false;
+      auto last = vigil::stats().worker_busy;
+      for (int i = 0; i < 10'000; ++i) {
+        const auto now = vigil::stats().worker_busy;
+        for (std::size_t w = 0; w < 2; ++w)
+          has_gone_down |= now[w] < last[w];
+        last = now;
+      }
+      CHECK_FALSE(has_gone_down);
+      ends.store(true);
+      sleeps.join();
+    });
+  }
+
+  TEST_CASE("a fiber that computes is the one that has run for longest") {
+    vigil::options o;
+    o.workers = 2;
+    vigil::run(o, [] {
+      // The first look is the bound from which on it has run.
+      static_cast<void>(vigil::inspect::openmetrics());
+      compute_for(20ms);
+      const std::string text = vigil::inspect::openmetrics();
+      CHECK(std::stod(sample(text, "vigil_fiber_longest_run_seconds" + of_runtime())) >= 0.020);
+    });
+  }
+
+  TEST_CASE("fibers are counted by twenty places, and the others together") {
+    in_virtual([] {
+      std::vector<vigil::fiber<void>> fibers;
+      const auto start_at = [&fibers](unsigned line) {
+        fibers.push_back(
+            vigil::spawn([] { vigil::sleep_for(1s); }, vigil::site{"many.cpp", line, 0}));
+      };
+      for (unsigned i = 1; i <= 25; ++i)
+        start_at(i);
+      for (int i = 0; i < 4; ++i)
+        start_at(25);
+      vigil::sleep_for(1ms);
+      const std::string text = vigil::inspect::openmetrics();
+      CHECK(sample(text, "vigil_fiber_place" + of_runtime(",place=\"many.cpp:25\"")) == "5");
+      // There are 30, main included; 5 and 19 are in the places that are shown.
+      CHECK(sample(text, "vigil_fiber_place" + of_runtime(",place=\"others\"")) == "6");
+      CHECK(count_of(text, "vigil_fiber_place{") == 21);
+      for (auto& f : fibers)
+        f.join();
+    });
+  }
+}
+
 TEST_SUITE("metrics") {
   TEST_CASE("fibers by state and by reason, timers, and their lateness") {
     in_virtual([] {

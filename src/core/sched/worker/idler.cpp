@@ -78,7 +78,9 @@ void idler::sleep(nanos now) noexcept {
   if (decay_wants_attendant()) sched_.idle().overseen.ring();
   event_log& log = counters_.log;
   if (log.is_on()) log.write(event_kind::sleep);
+  counters_.busy.lies_down();
   sched_.idle().sleep(place_, not_before(now));
+  counters_.busy.gets_up();
   if (log.is_on()) log.write(event_kind::wake);
   just_woke_ = true;
   turns_.slept(in_watch);

@@ -72,6 +72,7 @@ void worker::run() noexcept {
   side_ = &side;
   exchange_worker(this);
   kernel_thread.store(::gettid());
+  counters.busy.gets_up();
   static_cast<void>(this_exit_watch.is_registered);
   for (;;) {
     fiber* f = pick();
@@ -109,6 +110,7 @@ void worker::run() noexcept {
   }
   if (idling.is_looking()) idling.stop_looking(0);
   stacks.flush();
+  counters.busy.lies_down();
   this_worker = nullptr;
   side_ = nullptr;
 }

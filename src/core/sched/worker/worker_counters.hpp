@@ -4,6 +4,7 @@
 #include "core/base/atomic.hpp"
 #include "core/sched/queue/queue_delays.hpp"
 #include "core/sched/record/event_log.hpp"
+#include "core/sched/worker/busy_time.hpp"
 
 #include <cstddef>
 
@@ -23,6 +24,7 @@ struct worker_counters {
   own_counter kernel_waits;
   own_counter wakes_useful;
   own_counter wakes_needless;
+  busy_time busy;
   event_log log;
   queue_delays queued;
 
