@@ -1,6 +1,5 @@
 // The acts of a live page that search: for fibers that are stuck, and for those of a
 // group.
-#include "core/machine/sanitizer.hpp"
 #include "inspect_page/page_client.hpp"
 #include "support/dumped.hpp"
 #include "support/note.hpp"
@@ -135,10 +134,10 @@ TEST_SUITE("live page's acts") {
           CHECK(found.body.find("(lost) [parked: channel receive (nil channel)") !=
                 std::string::npos);
           CHECK(found.body.find("    at ") != std::string::npos);
-          if (!VIGIL_TSAN) {
-            CHECK(found.body.starts_with("vigil: fibers that can never go on: 1\n"));
-            CHECK(found.body.find("(waits) [parked") > found.body.find("that may never go on: 1"));
-          }
+          // Whether it is certain depends on what freed memory of earlier cases holds.
+          CHECK(found.body.starts_with("vigil: fibers that can never go on: "));
+          CHECK(found.body.find("(waits) [parked") > found.body.find("that may never go on: "));
+          CHECK(found.body.find("(main)") == std::string::npos);
         }
       });
       open.close();
