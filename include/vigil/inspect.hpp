@@ -24,21 +24,22 @@ namespace VIGIL_PUBLIC::inspect {
 
 struct install_options {
   // The signal by which the thread of a running fiber is asked where it is; 0: such
-  // threads are not asked. It is sent during a dump, and to all threads while fibers
-  // that can never go on are looked for (vigil/leaks.hpp). Its handler runs on the
-  // alternate stack with SA_RESTART, so most interrupted calls go on; those that the
-  // system never restarts (nanosleep, poll, epoll_wait) return EINTR. A thread that
-  // blocks the signal is waited for no longer than a tenth of a second, in such a
-  // search a fifth; a thread that waits for the signal by sigwait() or a signalfd gets
-  // it there, as one more. A handler that the program has for the signal is called for
-  // all that did not come from here, with its mask, but never interrupts a call that
-  // SA_RESTART restarts. So choose a signal that the program does not use: the system
-  // merges two that are pending. It also drops what says whose a signal is while the user
-  // has as many pending as RLIMIT_SIGPENDING allows: one of ours that comes late reaches
-  // the program's handler then, and the default action is not done. SIGURG, SIGWINCH,
-  // SIGUSR1, SIGUSR2 or a real-time signal; threads of the library that are there already
-  // hear only SIGURG. If the program puts another handler in its place, running fibers
-  // are not asked until the next install().
+  // threads are not asked. It is sent during a dump, on x86-64 not to those that /proc
+  // shows in a system call; and to all threads while fibers that can never go on are
+  // looked for (vigil/leaks.hpp). Its handler runs on the alternate stack with
+  // SA_RESTART, so most interrupted calls go on; those that the system never restarts
+  // (nanosleep, poll, epoll_wait) return EINTR. A thread that blocks the signal is
+  // waited for no longer than a tenth of a second, in such a search a fifth; a thread
+  // that waits for the signal by sigwait() or a signalfd gets it there, as one more. A
+  // handler that the program has for the signal is called for all that did not come from
+  // here, with its mask, but never interrupts a call that SA_RESTART restarts. So choose
+  // a signal that the program does not use: the system merges two that are pending. It
+  // also drops what says whose a signal is while the user has as many pending as
+  // RLIMIT_SIGPENDING allows: one of ours that comes late reaches the program's handler
+  // then, and the default action is not done. SIGURG, SIGWINCH, SIGUSR1, SIGUSR2 or a
+  // real-time signal; threads of the library that are there already hear only SIGURG. If
+  // the program puts another handler in its place, running fibers are not asked until
+  // the next install().
   int running_signal = SIGURG;
   // Whether dumps tell the addresses of the channels and locks that are waited for. They
   // are of use in a debugger, and to an attacker.

@@ -94,6 +94,7 @@ class collector {
 
   fiber_report take() {
     sort_by_size(report_.groups);
+    report_.may_have_ended_calls = room_.get().may_have_ended_calls;
     return std::move(report_);
   }
 

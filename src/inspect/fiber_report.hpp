@@ -52,6 +52,7 @@ struct fiber_report {
   std::size_t collected = 0;         // in the groups: fibers_shown_at_most
   std::vector<reported_task> tasks;  // fibers_shown_at_most
   std::size_t all_tasks = 0;
+  bool may_have_ended_calls = false;  // frames_room
   // The users of objects with a name, by shown_object::users and by what they did.
   std::map<std::pair<const void*, wait_reason>, shown_users> users;
 

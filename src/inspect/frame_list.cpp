@@ -2,6 +2,7 @@
 
 #include "core/base/thread_annotations.hpp"
 #include "core/machine/left_frame.hpp"
+#include "inspect/frame_pointer.hpp"
 
 #include <algorithm>
 
@@ -15,6 +16,8 @@ const char* to_string(frames_result r) noexcept {
       return "more frames above";
     case frames_result::unknown_code:
       return "more frames above, behind code without call frame information";
+    case frames_result::lost:
+      return "more frames above, which cannot be followed out of a system call";
     case frames_result::not_begun:
       return "has not begun";
     case frames_result::moved_on:
@@ -57,6 +60,13 @@ void read_frames(frame innermost,
         break;
       case step_result::bottom:
         out.result = frames_result::whole;
+        return;
+      case step_result::lost:
+        if (find_frame_pointer(f, from, known)) {
+          --out.count;  // this frame once more
+          break;
+        }
+        out.result = frames_result::lost;
         return;
       case step_result::not_in_copy:
         out.result = frames_result::more_above;

@@ -21,6 +21,7 @@ enum class frames_result : std::uint8_t {
   whole,          // all frames
   more_above,     // the outer ones are missing: too many, or too far up
   unknown_code,   // the outer ones are missing: there are no rules for the last one's code
+  lost,           // the outer ones are missing: the way to them needs an unknown register
   not_begun,      // the fiber has not run yet
   moved_on,       // it runs, or has run, since it was looked at
   other_stack,    // it runs on a stack that is not its own, a generator's say
@@ -57,6 +58,8 @@ inline constexpr std::size_t stack_copied_at_most = std::size_t{256} << 10;
 struct frames_room {
   std::byte copy[stack_copied_at_most];
   known_rules known;
+  // A thread was sent the signal where /proc does not tell that it stands in no call.
+  bool may_have_ended_calls = false;
 };
 
 // A room on the heap. Its copy is cleared at its end: the pointers in it would be taken

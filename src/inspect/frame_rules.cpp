@@ -388,6 +388,7 @@ rules_result known_rules::look_up(std::uintptr_t place, frame_rules& out) noexce
   program.save_initial();
   if (!program.run(in)) return rules_result::not_supported;
   out = program.now;
+  out.function = function.begin;
   out.return_register = common.return_register;
   out.is_signal_frame = common.is_signal_frame;
   return rules_result::found;

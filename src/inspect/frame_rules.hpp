@@ -80,6 +80,7 @@ struct register_rule {
 };
 
 struct frame_rules {
+  std::uintptr_t function = 0;  // where its code begins
   std::uint64_t cfa_register = 0;
   std::int64_t cfa_offset = 0;
   bool has_cfa_expression = false;

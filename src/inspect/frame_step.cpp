@@ -268,9 +268,9 @@ step_result step(frame& f, const stack_copy& stack, known_rules& known) noexcept
   }
   const frame_rules& rules = *found_rules;
   caller_of caller(f, rules, stack);
-  if (rules.return_register >= frame_register_count || !caller.find_cfa()) {
-    return step_result::not_supported;
-  }
+  if (rules.return_register >= frame_register_count) return step_result::not_supported;
+  if (!rules.has_cfa_expression && !f.registers.knows(rules.cfa_register)) return step_result::lost;
+  if (!caller.find_cfa()) return step_result::not_supported;
   frame next;
   for (unsigned n = 0; n < frame_register_count; ++n) {
     std::uintptr_t value = 0;
@@ -278,7 +278,10 @@ step_result step(frame& f, const stack_copy& stack, known_rules& known) noexcept
     if (found == value_result::known) {
       next.registers.set(n, value);
     } else if (n == rules.return_register) {
-      if (found == value_result::unknown) return step_result::bottom;
+      if (found == value_result::unknown) {
+        const bool has_none = rules.rules[n].how == register_rule::kind::undefined;
+        return has_none ? step_result::bottom : step_result::lost;
+      }
       return found == value_result::not_in_copy ? step_result::not_in_copy
                                                 : step_result::not_supported;
     }

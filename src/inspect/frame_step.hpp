@@ -58,6 +58,7 @@ enum class step_result : std::uint8_t {
   caller,         // the frame is the caller's now
   bottom,         // it has none
   no_rules,       // there is no information about its code
+  lost,           // a register that the way to the caller needs is not known
   not_in_copy,    // the caller's registers lie outside the copy
   not_supported,  // the information is of an unknown kind, or the stack is damaged
 };

@@ -160,6 +160,11 @@ void write_text(dump_writer& out, fiber_report& r, bool with_addresses) {
   join_groups(r, names);
   for (const auto& g : r.groups)
     write_group(out, r, *g, names, with_addresses);
+  if (r.may_have_ended_calls) {
+    out.text(
+        "(running threads were asked by a signal, as /proc does not show their calls: "
+        "poll and the like may have returned EINTR)\n");
+  }
 }
 
 }  // namespace VIGIL_DETAIL

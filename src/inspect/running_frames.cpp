@@ -14,6 +14,7 @@
 #include "core/base/futex.hpp"
 #include "core/machine/sanitizer.hpp"
 #include "core/machine/without_signals.hpp"
+#include "inspect/blocked_call.hpp"
 #include "inspect/stopped_threads.hpp"
 
 #include <algorithm>
@@ -59,33 +60,34 @@ constinit bool has_first[NSIG] = {};
 [[gnu::tls_model("initial-exec")]] thread_local std::uintptr_t passes_on_from = 0;
 
 // Nobody says where a thread's own stack ends: copies until memory does, or the room.
-void copy_own_stack(question& q, std::uintptr_t sp) noexcept {
+stack_copy copy_own_stack(std::uintptr_t sp, std::byte* room) noexcept {
   constexpr std::uintptr_t page = 4096;
   std::size_t size = 0;
   while (size < stack_copied_at_most) {
     const std::size_t piece =
         std::min<std::size_t>(page - (sp + size) % page, stack_copied_at_most - size);
-    if (!read_memory(reinterpret_cast<const void*>(sp + size), q.room + size, piece)) break;
+    if (!read_memory(reinterpret_cast<const void*>(sp + size), room + size, piece)) break;
     size += piece;
   }
-  if (size != 0) q.copy = {sp, sp + size, q.room};
+  if (size == 0) return {};
+  return {sp, sp + size, room};
+}
+
+// Empty if the stack pointer is not on the stack `where`; nullptr: the thread's own.
+stack_copy copy_stack(const stack* where, std::uintptr_t sp, std::byte* room) noexcept {
+  if (where == nullptr) return copy_own_stack(sp, room);
+  const auto bottom = reinterpret_cast<std::uintptr_t>(where->bottom);
+  const auto top = reinterpret_cast<std::uintptr_t>(control_block(*where));
+  if (sp < bottom || sp >= top) return {};
+  const std::size_t size = std::min<std::size_t>(top - sp, stack_copied_at_most);
+  copy_racing(reinterpret_cast<const std::byte*>(sp), room, size);
+  return {sp, sp + size, room};
 }
 
 // Takes little stack: the alternate one may be the program's, and small.
 void answer(question& q, const void* machine_state) noexcept {
   q.innermost = interrupted_frame(machine_state);
-  q.copy = {};
-  const std::uintptr_t sp = q.innermost.registers[stack_pointer_register];
-  if (q.where == nullptr) {
-    copy_own_stack(q, sp);
-    return;
-  }
-  const auto bottom = reinterpret_cast<std::uintptr_t>(q.where->bottom);
-  const auto top = reinterpret_cast<std::uintptr_t>(control_block(*q.where));
-  if (sp < bottom || sp >= top) return;
-  const std::size_t size = std::min<std::size_t>(top - sp, stack_copied_at_most);
-  copy_racing(reinterpret_cast<const std::byte*>(sp), q.room, size);
-  q.copy = {sp, sp + size, q.room};
+  q.copy = copy_stack(q.where, q.innermost.registers[stack_pointer_register], q.room);
 }
 
 std::uintptr_t stack_pointer_of(const void* machine_state) noexcept {
@@ -253,33 +255,47 @@ bool is_foreign(std::uintptr_t sp, resume_point way_back) noexcept {
   return sp - (workers - near) >= 2 * near;
 }
 
+// The frames from `innermost` on; or why there are none, as the stack is another one.
+void list_frames(const stack* where,
+                 resume_point way_back,
+                 const frame& innermost,
+                 const stack_copy& copy,
+                 frames_room& room,
+                 frame_list& out) noexcept {
+  if (copy.bytes != nullptr) return read_frames(innermost, copy, room.known, out);
+  const std::uintptr_t sp = innermost.registers[stack_pointer_register];
+  const bool is_elsewhere = where != nullptr && is_foreign(sp, way_back);
+  out.result = is_elsewhere ? frames_result::other_stack : frames_result::moved_on;
+}
+
 void read_frames_on(const stack* where,
                     resume_point way_back,
                     int thread,
                     frames_room& room,
                     frame_list& out) noexcept {
   out.count = 0;
+  out.result = frames_result::moved_on;
+  if (thread == 0) return;
+  const blocked_call call(thread);
+  if (call.stands()) {
+    const frame& caller = call.caller();
+    const stack_copy copy = copy_stack(where, caller.registers[stack_pointer_register], room.copy);
+    if (call.has_stood()) return list_frames(where, way_back, caller, copy, room, out);
+  }
   const std::lock_guard guard(asking_lock);
   if (asks_by == 0 || !is_our_handler(asks_by)) {
     out.result = frames_result::not_asked;
     return;
   }
-  if (thread == 0) {
-    out.result = frames_result::moved_on;
-    return;
-  }
+  if (!call.is_told()) room.may_have_ended_calls = true;
   question& q = the_question;
   q.thread.store(thread);
   q.where = where;
   q.room = room.copy;
-  if (!ask(q)) {
-    out.result = frames_result::no_answer;
-  } else if (q.copy.bytes == nullptr) {
-    const std::uintptr_t sp = q.innermost.registers[stack_pointer_register];
-    const bool is_elsewhere = where != nullptr && is_foreign(sp, way_back);
-    out.result = is_elsewhere ? frames_result::other_stack : frames_result::moved_on;
+  if (ask(q)) {
+    list_frames(where, way_back, q.innermost, q.copy, room, out);
   } else {
-    read_frames(q.innermost, q.copy, room.known, out);
+    out.result = frames_result::no_answer;
   }
 }
 

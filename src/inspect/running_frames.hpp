@@ -1,6 +1,7 @@
-// running_frames: the frames of a fiber that runs, or of a function on a side pool. The
-// thread is sent a signal, whose handler, on the thread's alternate stack if it has one,
-// copies the registers and the interrupted stack, no more. The asker goes up the copy.
+// running_frames: the frames of a fiber that runs, or of a function on a side pool. A
+// thread in a system call is read as it is (blocked_call.hpp); another one is sent a
+// signal, whose handler, on the thread's alternate stack if it has one, copies the
+// registers and the interrupted stack, no more. The asker goes up the copy.
 #pragma once
 
 #include "core/machine/stack.hpp"
@@ -16,10 +17,11 @@ namespace VIGIL_DETAIL {
 // real-time ones.
 void ask_running_by(int signal);
 
-// Asks the thread with the kernel's id `thread`, and waits for its answer, a tenth of a
-// second at most. The result is other_stack if the thread ran neither on this stack nor
-// on one of vigil's: the fiber did so if it is still in the run of the snapshot. Not in a
-// signal handler. Caller: holds a slab_hold.
+// Reads the stack of the thread with the kernel's id `thread`; if it stands in no system
+// call, asks it and waits for its answer, a tenth of a second at most. The result is
+// other_stack if the thread ran neither on this stack nor on one of vigil's: the fiber
+// did so if it is still in the run of the snapshot. Not in a signal handler. Caller:
+// holds a slab_hold.
 void read_running_frames(const stack& where,
                          const fiber_view& s,
                          int thread,

@@ -18,6 +18,7 @@
 #include "core/base/futex.hpp"
 #include "core/machine/sanitizer.hpp"
 #include "inspect/running_frames.hpp"
+#include "inspect/thread_files.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -60,36 +61,12 @@ struct gate {
 
 constinit gate the_gate;
 
-// Returns the text of a small file of /proc; empty, with errno, if it cannot be read.
-std::string_view read_small(const char* path, char* text, std::size_t size) noexcept {
-  const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return {};
-  std::size_t n = 0;
-  for (;;) {
-    const ssize_t got = ::read(fd, text + n, size - n);
-    if (got <= 0) break;
-    n += static_cast<std::size_t>(got);
-  }
-  const int error = errno;  // of the read that ended it
-  ::close(fd);
-  errno = error;
-  return {text, n};
-}
-
 // The word after the key in /proc/self/task/<id>/status.
 std::string_view status_of(int thread,
                            std::string_view key,
                            char* text,
                            std::size_t size) noexcept {
-  char path[64] = "/proc/self/task/";
-  char* const end = std::to_chars(path + std::strlen(path), path + 48, thread).ptr;
-  std::memcpy(end, "/status", 8);
-  std::string_view rest = read_small(path, text, size);
-  const std::size_t at = rest.find(key);
-  if (at == std::string_view::npos) return {};
-  rest.remove_prefix(at + key.size());
-  rest.remove_prefix(std::min(rest.find_first_not_of("\t "), rest.size()));
-  return rest.substr(0, rest.find('\n'));
+  return word_after(key, read_thread_file(thread, "/status", text, size));
 }
 
 // False if that cannot be known, as without a free descriptor.
@@ -110,11 +87,8 @@ bool is_ended_main(int thread) noexcept {
 bool is_kernels(int thread) noexcept {
   constexpr unsigned io_worker = 0x10;
   constexpr int fields_before = 6;  // from the state to the flags
-  char path[64] = "/proc/self/task/";
-  char* const end = std::to_chars(path + std::strlen(path), path + 48, thread).ptr;
-  std::memcpy(end, "/stat", 6);
   char text[1024];
-  std::string_view rest = read_small(path, text, sizeof text);
+  std::string_view rest = read_thread_file(thread, "/stat", text, sizeof text);
   rest.remove_prefix(std::min(rest.rfind(')') + 2, rest.size()));
   for (int i = 0; i < fields_before; ++i)
     rest.remove_prefix(std::min(rest.find(' ') + 1, rest.size()));
