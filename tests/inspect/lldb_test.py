@@ -4,11 +4,13 @@ lldb_test.py SOURCE_ROOT PROGRAM LLDB TASK_PROGRAM FIVE_LINES NO_REGISTER_WRITES
 
 TASK_PROGRAM and IO_PROGRAM are task_waits_program and io_waits_program. PROGRAM is
 waits_program, without debug information. Its ten fibers must be found with
-each function of their stacks, in a process that lldb started and in the kernel's core.
+each function of their stacks, in a process that lldb started, in one that it attaches to
+and in the kernel's core, with the script loaded before and after.
 Exit status: 77 if LLDB is "none", has no Python, or cannot run FIVE_LINES, a program
 without vigil. (The script calls no function, so it writes no registers.)
 """
 import re
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -45,6 +47,37 @@ def check_look(way, text, wanted):
     check_stacks(way, stacks_of(text), wanted)
 
 
+def check_attached(lldb, script, look, wanted):
+    with subprocess.Popen([Path(sys.argv[5]).resolve(), "stay"], stdout=subprocess.PIPE,
+                          text=True) as five_lines:
+        five_lines.stdout.readline()
+        text = lldb(f"process attach -p {five_lines.pid}", "detach")
+        five_lines.kill()
+    if f"Process {five_lines.pid} detached" not in text:
+        print(f"skipped: lldb may not attach here: {reason_in(text)}")
+        return
+    with subprocess.Popen([PROGRAM, "stay"], stdout=subprocess.PIPE, text=True) as program:
+        try:
+            program.stdout.readline()
+            attach = f"process attach -p {program.pid}"
+            check_look("attached, then loaded", lldb(attach, script, *look), wanted)
+            text = lldb(script, attach, "thread select 2", *look)
+            check_look("loaded, then attached", text, wanted)
+            text = lldb(script, attach, "thread select 2", "vigil fibers", "thread list", "detach",
+                        attach, "vigil fiber 4")
+            check("attached: vigil fibers keeps the selected thread",
+                  re.search(r"^\* thread #2: .*\n(?:  .*\n)*  thread #\d+: .*'fiber 4 \(sleeping\)'",
+                            text, re.M), text)
+            check_stacks("attached again", stacks_of(text), {"sleeping": wanted["sleeping"]})
+            text = lldb(script, attach, "detach", "vigil fibers")
+            check("detached: vigil fibers says what it needs",
+                  "error: There is no process: launch one, attach to one, or load a core." in text,
+                  text)
+            check("attached: the process stays", program.poll() is None)
+        finally:
+            program.kill()
+
+
 def main():
     need_debugger("lldb", LLDB)
     script = f"command script import {SCRIPT}"
@@ -68,6 +101,7 @@ def main():
                 "run go", "vigil fiber 6", "continue")
     check("live: with a fiber selected the process goes on, and ends well",
           "exited with status = 0" in text, text)
+    check_attached(lldb, script, look, wanted)
     with tempfile.TemporaryDirectory(prefix="vigil-lldb-") as name:
         core = kernel_core(PROGRAM, Path(name))
         if core is None:
@@ -76,6 +110,8 @@ def main():
         else:
             text = lldb(script, f"target create {PROGRAM} --core {core}", *look)
             check_look("core", text, wanted)
+            text = lldb(f"target create {PROGRAM} --core {core}", script, *look)
+            check_look("core, then loaded", text, wanted)
     text = lldb(f"command script import {SCRIPT}",
                 f"target create {Path(sys.argv[4]).resolve()}",
                 "breakpoint set --name all_wait", "run go", "vigil tasks")

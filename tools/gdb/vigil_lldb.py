@@ -19,6 +19,7 @@ import lldb
 
 NAMESPACE = "_ZN5vigil2v06detail"
 FORMAT = "vigil debug layout 2"
+PLUGIN_SETTING = "target.process.python-os-plugin-path"
 FIRST_THREAD = 0x7669_0000_0000_0000  # the numbers of threads that stand for fibers
 REGISTERS = ("rax", "rbx", "rcx", "rdx", "rdi", "rsi", "rbp", "rsp", "r8", "r9", "r10", "r11",
              "r12", "r13", "r14", "r15", "rip")
@@ -403,9 +404,33 @@ def thread_number(fiber):
     return FIRST_THREAD + (fiber.at & 0xffff_ffff_ffff)
 
 
+def stopped_program(process):
+    if process.GetState() not in (lldb.eStateStopped, lldb.eStateCrashed, lldb.eStateSuspended):
+        raise NoFibers("The process runs: stop it first, by `process interrupt`."
+                       if process.is_running else
+                       "There is no process: launch one, attach to one, or load a core.")
+    return Program(process)
+
+
+def thread_of(process, fiber):
+    return process.GetThreadByID(thread_number(fiber))
+
+
+def take_as_threads(debugger, process, fibers):
+    """lldb asks the plugin for threads at each stop, but not at the one by which it attaches:
+    naming the plugin once more makes it ask now."""
+    if all(thread_of(process, f).IsValid() for f in fibers if f.has_frames()):
+        return
+    selected = process.GetSelectedThread().GetThreadID()
+    debugger.HandleCommand(f"settings set {PLUGIN_SETTING} '{__file__}'")
+    process.SetSelectedThreadByID(selected)
+
+
 def fibers_command(debugger, argument, context, result, _):
+    process = context.GetProcess()
     try:
-        fibers = Program(context.GetProcess()).fibers()
+        fibers = stopped_program(process).fibers()
+        take_as_threads(debugger, process, fibers)
     except NoFibers as e:
         result.SetError(str(e))
         return
@@ -416,7 +441,7 @@ def fibers_command(debugger, argument, context, result, _):
 
 def tasks_command(debugger, argument, context, result, _):
     try:
-        tasks = Program(context.GetProcess()).tasks()
+        tasks = stopped_program(context.GetProcess()).tasks()
         for task in tasks:
             result.AppendMessage(task.line_text())
             for function in task.functions():
@@ -430,20 +455,23 @@ def tasks_command(debugger, argument, context, result, _):
 def fiber_command(debugger, argument, context, result, _):
     process = context.GetProcess()
     try:
-        found = [f for f in Program(process).fibers() if str(f.id) == argument.strip()]
+        fibers = stopped_program(process).fibers()
+        take_as_threads(debugger, process, fibers)
     except NoFibers as e:
         result.SetError(str(e))
         return
+    found = [f for f in fibers if str(f.id) == argument.strip()]
     if not found:
         result.SetError(f"There is no fiber {argument.strip()}.")
     for fiber in found:
         result.AppendMessage(fiber.line_text())
-        thread = process.GetThreadByID(thread_number(fiber))
+        thread = thread_of(process, fiber)
         if not fiber.has_frames():
             result.AppendMessage("It has no frames of its own: it runs on a thread, has not "
                                  "begun, or has ended.")
         elif not thread.IsValid():
-            result.AppendMessage("lldb has not taken it as a thread.")
+            result.SetError("lldb has not taken it as a thread: `settings show "
+                            f"{PLUGIN_SETTING}` must show {__file__}.")
         else:
             process.SetSelectedThread(thread)
             for frame in thread:
@@ -459,7 +487,7 @@ def __lldb_init_module(debugger, _):
     def run(command):
         debugger.HandleCommand(command)
 
-    run(f"settings set target.process.python-os-plugin-path '{__file__}'")
+    run(f"settings set {PLUGIN_SETTING} '{__file__}'")
     run("command script add -h 'Lists the fibers of vigil.' -f "
         f"{__name__}.fibers_command vigil-fibers")
     run("command script add -h 'Lists the tasks of vigil.' -f "
