@@ -22,7 +22,8 @@ json::object made_at(const shown_birth& b, bool with_addresses) {
   if (b.number != 0) o["number"] = b.number;
   if (with_addresses) {
     char text[24];
-    std::snprintf(text, sizeof text, "0x%" PRIxPTR, reinterpret_cast<std::uintptr_t>(b.address));
+    std::snprintf(
+        text, sizeof text, "0x%" PRIxPTR, reinterpret_cast<std::uintptr_t>(b.address.get()));
     o["address"] = text;
   }
   return o;

@@ -153,7 +153,7 @@ bool read_one(const fiber_view& s, awaited_object& out) noexcept {
 
 // `object` as shown_object.hpp of vigil-io makes it.
 bool read_io(const fiber_view& s, awaited_object& out) noexcept {
-  const auto word = reinterpret_cast<std::uintptr_t>(s.object);
+  const auto word = reinterpret_cast<std::uintptr_t>(s.object.get());
   if ((word & 1) == 0) return read_one(s, out);
   read_descriptor(static_cast<int>(word >> 1), out.descriptor);
   out.type = awaited_object::kind::descriptor;
@@ -203,7 +203,7 @@ void write_birth(dump_writer& out, const shown_birth& b, bool with_addresses) no
     out.text(" of ").file(b.file);
   }
   if (with_addresses) {
-    out.text(" at 0x").number(reinterpret_cast<std::uintptr_t>(b.address), 16);
+    out.text(" at 0x").number(reinterpret_cast<std::uintptr_t>(b.address.get()), 16);
   }
 }
 

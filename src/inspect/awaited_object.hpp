@@ -2,6 +2,7 @@
 // its holder, another fiber, a socket. Async-signal-safe.
 #pragma once
 
+#include "core/base/disguised.hpp"
 #include "core/machine/stack.hpp"
 #include "core/sched/report/fiber_view.hpp"
 #include "inspect/socket_ends.hpp"
@@ -22,7 +23,7 @@ struct shown_birth {
   char name[32] = "";
   std::uint32_t line = 0;
   std::uint32_t number = 0;  // object_numbers; 0: the only one of its line
-  const void* address = nullptr;
+  disguised<const void> address;
 };
 
 struct shown_fiber {
@@ -43,8 +44,8 @@ struct shown_object {
   std::size_t capacity = 0;
   bool is_closed = false;
   // --- a channel or a semaphore that remembers its users
-  const void* address = nullptr;  // the object's, as last_users has it
-  const void* users = nullptr;    // read_object_users()
+  disguised<const void> address;  // the object's, as last_users has it
+  disguised<const void> users;    // read_object_users()
   // --- none: a task that is joined, perhaps, whose number is not known yet
   const void* joined = nullptr;
   // --- a descriptor

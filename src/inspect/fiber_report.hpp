@@ -54,7 +54,7 @@ struct fiber_report {
   std::size_t all_tasks = 0;
   bool may_have_ended_calls = false;  // frames_room
   // The users of objects with a name, by shown_object::users and by what they did.
-  std::map<std::pair<const void*, wait_reason>, shown_users> users;
+  std::map<std::pair<disguised<const void>, wait_reason>, shown_users> users;
 
   const shown_users* users_of(const shown_object& o) const {
     const auto found = users.find({o.users, o.reason});

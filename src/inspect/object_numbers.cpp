@@ -31,12 +31,12 @@ void for_each_birth(Awaited& o, F f) {
 
 object_numbers::entry object_numbers::entry_of(const shown_birth& b, wait_reason thing) noexcept {
   constexpr std::uint64_t odd = 0x9e3779b97f4a7c15;
-  constexpr std::uint64_t in_no_pointer = std::uint64_t{1} << 63;
+  constexpr std::uint64_t in_no_pointer = std::uint64_t{1} << 47;
   std::uint64_t h = std::hash<std::string_view>{}(b.file);
   h = h * odd + std::hash<std::string_view>{}(b.name);
   h = h * odd + b.line;
   return {h * odd + static_cast<std::uint64_t>(thing),
-          reinterpret_cast<std::uintptr_t>(b.address) | in_no_pointer};
+          reinterpret_cast<std::uintptr_t>(b.address.get()) ^ in_no_pointer};
 }
 
 void object_numbers::add(const awaited_object& o) {

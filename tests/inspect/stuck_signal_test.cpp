@@ -5,6 +5,7 @@
 #include <vigil/inspect.hpp>
 
 #include <csignal>
+#include <cstdio>
 #include <stdexcept>
 #include <string>
 

@@ -1,6 +1,8 @@
 // The acts of a live page that search: for fibers that are stuck, and for those of a
 // group.
+#include "core/machine/sanitizer.hpp"
 #include "inspect_page/page_client.hpp"
+#include "support/child.hpp"
 #include "support/dumped.hpp"
 #include "support/note.hpp"
 #include "support/text_of.hpp"
@@ -13,6 +15,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
@@ -39,6 +42,14 @@ json::object group_of(const vigil::inspect::live_page& page, const char* wait) {
     if (w != nullptr && *w == wait) return g.as_object();
   }
   return {};
+}
+
+// ThreadSanitizer's build calls none certain, and AddressSanitizer's frames keep pointers.
+constexpr bool can_be_certain = VIGIL_TSAN == 0 && VIGIL_ASAN == 0;
+
+void forget_one() {
+  auto c = vigil::make_channel<int>();
+  vigil::go({.name = "forgotten"}, [c] { c.send(1); });
 }
 
 std::string target_of(const json::object& group) {
@@ -142,5 +153,36 @@ TEST_SUITE("live page's acts") {
       });
       open.close();
     });
+  }
+
+  // In a process of its own: what other cases have left in freed memory may hold pointers.
+  TEST_CASE("a fiber stays stuck for certain while others look at the page") {
+    const child_result r = run_child("child: it is looked at before each search");
+    NOTE(r.output);
+    CHECK(r.succeeded());
+  }
+
+  TEST_CASE("child: it is looked at before each search" * doctest::skip()) {
+    vigil::inspect::install();
+    const auto page = local_page();
+    // On a new thread, whose heap no earlier object was in.
+    std::thread([&page] {
+      vigil::run([&page] {
+        vigil::spawn([] { vigil::spawn(&forget_one).join(); }).join();
+        wait_for_parked("channel send", 1);
+        std::thread([&page] {
+          for (int i = 0; i < 4; ++i) {
+            for (const char* const look : {"/state.json", "/fibers.json", "/metrics"})
+              CHECK(get(page, look).status == 200);
+            CHECK(act(page, "/dump.txt").status == 200);
+            const std::string found = act(page, "/stuck.txt").body;
+            NOTE(found);
+            const std::size_t possible = found.find("vigil: fibers that may never go on");
+            CHECK(found.find("(forgotten)") != std::string::npos);
+            if (can_be_certain) CHECK(found.find("(forgotten)") < possible);
+          }
+        }).join();
+      });
+    }).join();
   }
 }

@@ -8,6 +8,7 @@
 // tests/inspect/fiber_view_program.cpp, needs a fiber that shows it.
 #pragma once
 
+#include "core/base/disguised.hpp"
 #include "core/base/nanos.hpp"
 #include "core/machine/jump.hpp"
 #include "core/machine/stack.hpp"
@@ -51,8 +52,8 @@ struct fiber_view : fiber_identity {
   // The wait, while it is parked. The objects may be gone: they are only compared, or
   // read by read_memory().
   wait_reason reason = wait_reason::none;
-  const void* object = nullptr;      // awaited::object
-  const birth* ends_with = nullptr;  // of a context
+  disguised<const void> object;      // awaited::object
+  disguised<const birth> ends_with;  // of a context
   nanos since = 0;                   // 0: not known
   nanos until = never;
   nanos now = 0;  // on the clock of its runtime
