@@ -1,4 +1,7 @@
 // The price of the flight recorder: the same work with it and without it, in turns.
+#include "core/base/clock_source.hpp"
+#include "core/base/ticks.hpp"
+#include "core/sched/record/event_log.hpp"
 #include "harness.hpp"
 #include "recorded_work.hpp"
 
@@ -69,6 +72,25 @@ double once(const work& w, std::size_t workers, std::size_t events) {
   return result;
 }
 
+// The parts of an event's price: the clock alone, and an event without a look at it.
+double clocks(int n) {
+  return cpu_of(n, [](int k) {
+    for (int i = 0; i < k; ++i)
+      asm volatile("" ::"r"(vigil::detail::ticks()));  // else it is left out
+  });
+}
+
+double events(int n, bool with_clock) {
+  vigil::detail::clock_source clock;
+  vigil::detail::event_log log(usual_events, clock);
+  log.write(vigil::detail::event_kind::steal);
+  return cpu_of(n, [&log, with_clock](int k) {
+    using enum vigil::detail::event_kind;
+    for (int i = 0; i < k; ++i)
+      with_clock ? log.write(steal, 1) : log.write_too(steal, 1);
+  });
+}
+
 double median(std::vector<double> v) {
   std::ranges::sort(v);
   return v[v.size() / 2];
@@ -78,8 +100,18 @@ double median(std::vector<double> v) {
 
 void recorder(report& out) {
   const int rounds = out.is_long() ? 15 : 5;
+  constexpr int many = 1'000'000;
+  std::vector<double> parts[3];
+  for (int i = 0; i < rounds; ++i) {
+    parts[0].push_back(clocks(many));
+    parts[1].push_back(events(many, false));
+    parts[2].push_back(events(many, true));
+  }
+  out.add("the clock of events alone", median(parts[0]), "ns");
+  out.add("an event without a look at it", median(parts[1]), "ns");
+  out.add("an event", median(parts[2]), "ns");
   const work all[] = {
-      {"yield", [](int n) { yields(n / 2); }, 2'000'000, 2},
+      {"yield", [](int n) { yields(n / 2); }, 2'000'000, 1},
       {"question and answer", &questions, 500'000, 4},
       {"start and join of a fiber", &starts, 300'000, 6},
       {"arm and stop of a timer", &timers, 1'000'000, 2},

@@ -74,6 +74,24 @@ TEST_SUITE("recorder") {
     });
   }
 
+  TEST_CASE("a fiber's start and that it is ready are one moment") {
+    recorded_on(1, [](vigil::runtime&) {
+      constexpr int fibers = 100;
+      for (int i = 0; i < fibers; ++i)
+        vigil::spawn([] {}).join();
+      const auto events = in_log(own_recording(), 0);
+      int found = 0;
+      for (std::size_t i = 0; i + 1 < events.size(); ++i) {
+        if (events[i].kind != event_kind::start || events[i + 1].kind != event_kind::ready)
+          continue;
+        CHECK(events[i].value == events[i + 1].value);
+        CHECK(events[i].time == events[i + 1].time);
+        ++found;
+      }
+      CHECK(found >= fibers);
+    });
+  }
+
   TEST_CASE("a worker's sleeps: each with its wake, and nothing in between") {
     recorded_on(1, [](vigil::runtime& rt) {
       // A thread that loses its processor may find the deadline passed.

@@ -25,7 +25,13 @@ class queue_delays {
   // f has become ready. Caller: before it is queued.
   void begin(fiber& f) noexcept {
     if (--unseen_ == 0) [[unlikely]]
-      look_at(f);
+      look_at(f, false);
+  }
+
+  // The same, and the recorder has just been told that it was started.
+  void begin_started(fiber& f) noexcept {
+    if (--unseen_ == 0) [[unlikely]]
+      look_at(f, true);
   }
 
   // f is about to run.
@@ -39,13 +45,21 @@ class queue_delays {
  private:
   static constexpr unsigned timed_of = 64;
 
-  [[gnu::noinline]] void look_at(fiber& f) noexcept {
-    const bool recorded = log_.is_on();
-    if (recorded) log_.write(event_kind::ready, f.identity.id);
-    unseen_ = recorded ? 1 : timed_of;
-    if (recorded && --untimed_ != 0) return;
-    untimed_ = timed_of;
+  [[gnu::noinline]] void look_at(fiber& f, bool is_started) noexcept {
+    if (!log_.is_on()) {
+      unseen_ = timed_of;
+    } else {
+      unseen_ = 1;
+      if (--untimed_ != 0) return record(f, is_started);
+      untimed_ = timed_of;
+      record(f, is_started);
+    }
     if (!is_virtual_) f.queued_at = monotonic_now();
+  }
+
+  void record(const fiber& f, bool is_started) noexcept {
+    if (is_started) return log_.write_too(event_kind::ready, f.identity.id);
+    log_.write(event_kind::ready, f.identity.id);
   }
 
   event_log& log_;

@@ -41,12 +41,12 @@ struct event {
   static constexpr unsigned detail_bits = 16;
   static constexpr std::uint64_t most = (std::uint64_t{1} << (64 - detail_bits)) - 1;
 
+  // `value`: at most `most`.
   static constexpr event make(std::uint64_t time,
                               event_kind kind,
                               std::uint64_t value,
                               std::uint16_t detail) noexcept {
-    return {time << kind_bits | static_cast<std::uint8_t>(kind),
-            (value < most ? value : most) << detail_bits | detail};
+    return {time << kind_bits | static_cast<std::uint8_t>(kind), value << detail_bits | detail};
   }
 
   event_kind kind() const noexcept { return static_cast<event_kind>(head & 0xff); }

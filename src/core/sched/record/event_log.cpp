@@ -77,35 +77,62 @@ inline void event_log::write_at(std::uint64_t time,
   write_words(e.head, e.tail);
 }
 
+// Another function does what is rare, here and in run(): this one saves no registers.
 void event_log::write(event_kind kind, std::uint64_t value, std::uint16_t detail) noexcept {
-  write_at(now(), kind, value, detail);
+  if (kind_of_clock_ != event_clock::ticks) [[unlikely]]
+    return write_otherwise(kind, value, detail);
+  written_at_ = ticks();
+  write_at(written_at_, kind, value, detail);
+}
+
+[[gnu::noinline]] void event_log::write_otherwise(event_kind kind,
+                                                  std::uint64_t value,
+                                                  std::uint16_t detail) noexcept {
+  written_at_ = now();
+  write_at(written_at_, kind, value, detail);
+}
+
+void event_log::write_too(event_kind kind, std::uint64_t value) noexcept {
+  write_at(written_at_, kind, value, 0);
 }
 
 void event_log::write_place(const fiber_identity& f) noexcept {
   write_at(f.line, event_kind::place, reinterpret_cast<std::uintptr_t>(f.file), 0);
 }
 
-void event_log::run(const fiber_identity& f, bool is_runner, departure of_last) noexcept {
-  const std::uint64_t t = now();
+// A yield that found nobody else is no event: the fiber runs on. A callback has a stretch
+// of its own.
+inline void event_log::run_at(std::uint64_t t,
+                              event_clock clock,
+                              const fiber_identity& f,
+                              bool is_runner,
+                              departure of_last) noexcept {
   const std::uint64_t since = std::exchange(running_since_, t);
-  // A yield that found nobody else: the fiber runs on. A callback has a stretch of its
-  // own.
-  if (of_last.how == left_by::none && since != 0 && !is_runner) {
-    if (t > since) triggers.ran_for(t - since, kind_of_clock_);
-    return;
-  }
-  write_at(t, event_kind::run, f.id, detail_of(of_last));
+  if (of_last.how != left_by::none || since == none_runs || is_runner)
+    write_at(t, event_kind::run, f.id, detail_of(of_last));
   // The place is that of the callback.
   if (is_runner) write_place(f);
   // The counters of two processors may differ a little.
-  if (since != 0 && t > since) triggers.ran_for(t - since, kind_of_clock_);
+  if (t > since) triggers.ran_for(t - since, clock);
+}
+
+void event_log::run(const fiber_identity& f, bool is_runner, departure of_last) noexcept {
+  if (is_runner || kind_of_clock_ != event_clock::ticks) [[unlikely]]
+    return run_otherwise(f, is_runner, of_last);
+  run_at(ticks(), event_clock::ticks, f, false, of_last);
+}
+
+[[gnu::noinline]] void event_log::run_otherwise(const fiber_identity& f,
+                                                bool is_runner,
+                                                departure of_last) noexcept {
+  run_at(now(), kind_of_clock_, f, is_runner, of_last);
 }
 
 void event_log::leave(const fiber_identity& last, departure how) noexcept {
   const std::uint64_t t = now();
-  const std::uint64_t since = std::exchange(running_since_, 0);
+  const std::uint64_t since = std::exchange(running_since_, none_runs);
   write_at(t, event_kind::leave, last.id, detail_of(how));
-  if (since != 0 && t > since) triggers.ran_for(t - since, kind_of_clock_);
+  if (t > since) triggers.ran_for(t - since, kind_of_clock_);
 }
 
 void event_log::start(const fiber_identity& f, std::uint8_t role) noexcept {
@@ -124,7 +151,8 @@ void event_log::start(const fiber_identity& f, std::uint8_t role) noexcept {
 }
 
 void event_log::fired(event_kind kind, std::uint16_t timer_kind, nanos late) noexcept {
-  write(kind, static_cast<std::uint64_t>(late < 0 ? 0 : late), timer_kind);
+  constexpr auto most = static_cast<nanos>(event::most);
+  write(kind, static_cast<std::uint64_t>(std::clamp<nanos>(late, 0, most)), timer_kind);
   triggers.timer_late(late, kind_of_clock_);
 }
 

@@ -50,6 +50,9 @@ class event_log {
   // --- from the writer, if it is on
   void write(event_kind kind, std::uint64_t value = 0, std::uint16_t detail = 0) noexcept;
 
+  // At the time of the last write() or start(): to read it is most of an event's price.
+  void write_too(event_kind kind, std::uint64_t value) noexcept;
+
   // The worker runs f now, for which another one has left, or none. `is_runner`: f runs
   // callbacks.
   void run(const fiber_identity& f, bool is_runner, departure of_last) noexcept;
@@ -93,12 +96,21 @@ class event_log {
                 event_kind kind,
                 std::uint64_t value,
                 std::uint16_t detail) noexcept;
+  void write_otherwise(event_kind kind, std::uint64_t value, std::uint16_t detail) noexcept;
+  void run_at(std::uint64_t t,
+              event_clock clock,
+              const fiber_identity& f,
+              bool is_runner,
+              departure of_last) noexcept;
+  void run_otherwise(const fiber_identity& f, bool is_runner, departure of_last) noexcept;
   void write_words(std::uint64_t head, std::uint64_t tail) noexcept;
   void write_place(const fiber_identity& f) noexcept;
 
   slot* slots_ = nullptr;
   std::uint64_t mask_ = 0;
-  std::uint64_t running_since_ = 0;  // in units of the clock; 0: no fiber runs
+  std::uint64_t written_at_ = 0;  // by write()
+  static constexpr std::uint64_t none_runs = ~std::uint64_t{0};
+  std::uint64_t running_since_ = none_runs;  // in units of the clock
   const clock_source& clock_;
   event_clock kind_of_clock_ = event_clock::monotonic;
   moment opened_{};

@@ -172,7 +172,7 @@ void scheduler::start(fiber& f) noexcept {
     return;
   }
   w->counters.fibers_started.add();
-  w->counters.queued.begin(f);
+  w->counters.queued.begin_started(f);
   if (!w->push(f, run_order::in_order) || idle_.asleep() == 0) return;
   if (w->current != nullptr && w->current->starts_for_events) {
     w->share();
