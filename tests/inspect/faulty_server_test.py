@@ -23,7 +23,7 @@ ROOT, PROGRAM = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
 SANITIZER, LIBDW, PAGE = sys.argv[3], sys.argv[4] == "1", sys.argv[5] == "1"
 GDB, *FIVE_LINES = sys.argv[6:]
 SOURCE = ROOT / "tests/inspect/faulty_server.cpp"
-PATIENCE = 120  # seconds, for what takes a few
+PATIENCE = 60  # seconds, for what takes a few
 # A fiber, or several that have the same frames, and what is said below.
 BLOCK = re.compile(r"^fiber .*\n(?:(?:fiber|    |\.\.\. and).*\n)*", re.M)
 
@@ -80,8 +80,12 @@ class Report(Fiber):
     """The same in a report of the library's, which begins with such a line."""
 
     def is_in(self, text):
-        return any(has_frames(text[begin.start():], self.frames)
-                   for begin in re.finditer(rf"^vigil: .*{self.line}", text, re.M))
+        return any(has_frames(report, self.frames) for report in re.findall(
+            rf"^vigil: .*{self.line}.*\n(?: .*\n)*", text, re.M))
+
+
+class RunningReport(Report, Running):
+    """The same in a report."""
 
 
 class Server:
@@ -114,6 +118,19 @@ class Server:
 
 def standard_error(server):
     return server.said()
+
+
+def standard_error_of_new_run(server):
+    """slow_fiber reports once in a run, and has no frames of a thread that hears too late."""
+    folder = server.folder / str(time.monotonic_ns())
+    folder.mkdir()
+    with Server("late-timer", folder) as other:
+        end = time.monotonic() + PATIENCE
+        # The last line below is no frame: the folded ones, or the reason for none.
+        while time.monotonic() < end and not re.search(
+                r"slow_fiber: fiber \d+ \(summary\).*\n(?:    at .*\n)*    [^a].*\n", other.said()):
+            time.sleep(0.05)
+        return other.said()
 
 
 def by_signal(server, number):
@@ -169,6 +186,7 @@ def leave_out():
         left_out[kill_quit] = "vigil-symbols needs binutils"
     if not LIBDW:
         left_out[kill_usr2] = left_out[curl_dump] = left_out[standard_error] = \
+            left_out[standard_error_of_new_run] = \
             "without libdw a report has no lines"
     if SANITIZER == "thread":
         # It calls a handler only when the thread makes a call that it knows.
@@ -195,7 +213,7 @@ def leave_out():
 def step(server, command, *wanted):
     """Whether the command says what is wanted. It is given again until it does: the fibers
     that show the fault may be on their way at the moment of a dump."""
-    wanted = [w for w in wanted if type(w) not in left_out]
+    wanted = [w for w in wanted if Running not in left_out or not isinstance(w, Running)]
     if command in left_out or not wanted:
         return
     end = time.monotonic() + PATIENCE
@@ -260,6 +278,11 @@ def empty_pool(folder):
         begin(server, "empty-pool", "no answer|late")
         for command in (kill_usr2, kill_quit, curl_dump):
             step(server, command, Fiber(r'\[parked: semaphore "connections"'))
+        # The users that have not given back.
+        for command in (kill_quit, curl_dump):
+            step(server, command,
+                 r'"connections": acquired by fiber [\d.]+ \(refund\), which has ended, '
+                 rf".* started at .*{SOURCE.name}:{line_of('refund')}\b")
 
 
 def late_timer(folder):
@@ -269,6 +292,8 @@ def late_timer(folder):
         begin(server, "late-timer", "no answer|late")
         step(server, standard_error,
              rf"vigil: slow_fiber: fiber \d+ \(summary\), started at .*{SOURCE.name}:{started}\b")
+        step(server, standard_error_of_new_run,
+             RunningReport(r"slow_fiber: fiber \d+ \(summary\)", computes))
         step(server, curl_dump, Running(r"\(summary\) \[running", computes))
 
 
