@@ -55,8 +55,9 @@ struct stuck_report {
 // encoded, at an address that is no multiple of four, in memory that cannot be read, or
 // in the kernel alone (the data of an epoll set, bytes in a pipe).
 //
-// A fiber that waits for nothing but the shutdown of its runtime counts as certain: it
-// goes on only then. The process must not be forked meanwhile.
+// A fiber that waits for nothing but the shutdown of its runtime counts as certain, since
+// it goes on only then; main does not, which waits so in a server. The process must not
+// be forked meanwhile.
 //
 // Any thread or fiber, whose worker is then kept; not a signal handler. Throws
 // std::bad_alloc, and std::system_error if no thread can be had or reading the names of

@@ -86,6 +86,12 @@ void stuck_search::add_ways() {
     e.knows_ways = !memory_.is_scarce() &&
                    read_wait_ways(*e.block, runtime_of(*e.block)->root, objects_, ways_);
     e.last_way = ways_.size();
+    // Main waits so for the shutdown, in a server.
+    const bool has_none = e.knows_ways && e.first_way == e.last_way;
+    if (has_none && e.block->role == fiber_role::main) {
+      e.is_candidate = false;
+      e.is_live = true;
+    }
   }
 }
 

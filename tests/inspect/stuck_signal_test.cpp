@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include <doctest/doctest.h>
 
@@ -122,6 +123,24 @@ TEST_CASE("child: it forks after install" * doctest::skip()) {
   int status = -1;
   REQUIRE(::waitpid(child, &status, 0) == child);
   CHECK(status == 0);
+}
+
+TEST_CASE("main that waits for the shutdown is not stuck") {
+  inspect::install();
+  runtime rt;
+  std::thread asker([&rt] {
+    inspect::stuck_report r = find_stuck();
+    while (names_of(r.possible).count("other") + names_of(r.certain).count("other") == 0)
+      r = find_stuck();
+    CHECK(names_of(r.certain).count("main") == 0);
+    CHECK(names_of(r.possible).count("main") == 0);
+    rt.request_stop();
+  });
+  rt.run([] {
+    go({.name = "other"}, [] { static_cast<void>(background().done().recv()); });
+    static_cast<void>(background().done().recv());
+  });
+  asker.join();
 }
 
 TEST_CASE("a stuck_signal that cannot serve is refused") {

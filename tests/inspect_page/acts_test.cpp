@@ -44,7 +44,7 @@ json::object group_of(const vigil::inspect::live_page& page, const char* wait) {
   return {};
 }
 
-// ThreadSanitizer's build calls none certain, and AddressSanitizer's frames keep pointers.
+// ThreadSanitizer's build calls none certain; AddressSanitizer's frames keep pointers.
 constexpr bool can_be_certain = VIGIL_TSAN == 0 && VIGIL_ASAN == 0;
 
 void forget_one() {
@@ -155,7 +155,7 @@ TEST_SUITE("live page's acts") {
     });
   }
 
-  // In a process of its own: what other cases have left in freed memory may hold pointers.
+  // In a process of its own: other cases have left pointers in freed memory.
   TEST_CASE("a fiber stays stuck for certain while others look at the page") {
     const child_result r = run_child("child: it is looked at before each search");
     NOTE(r.output);

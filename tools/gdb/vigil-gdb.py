@@ -793,6 +793,12 @@ class StuckSearch:
                 c.ways = self.ways_of(c)
             except gdb.MemoryError:
                 pass
+        # Main waits so for the shutdown, in a server.
+        for c in self.candidates[:]:
+            if c.ways == [] and self.is_main(c.fiber):
+                self.candidates.remove(c)
+                for table, key in ((self.stacks, c), (self.blocks, c), (self.by_block, c.fiber.at)):
+                    table.pop(key, None)
 
     def of_fiber(self, fiber, key, size=1):
         return self.layout.field(fiber.at, "fiber_core." + key, size)
@@ -830,8 +836,11 @@ class StuckSearch:
         return self.program.is_one_of(f.raw["reason"], "mutex", "shared_mutex_read",
                                       "shared_mutex_write")
 
+    def is_main(self, f):
+        return self.of_fiber(f, "role") == self.layout.value("fiber_role::main")
+
     def has_handle(self, f):
-        return (self.of_fiber(f, "role") != self.layout.value("fiber_role::main")
+        return (not self.is_main(f)
                 and self.of_fiber(f, "life.handle") == self.layout.value("handle_state::held"))
 
     # --- the ways in which a wait can end
