@@ -32,7 +32,7 @@ import gdb
 import gdb.unwinder
 
 NAMESPACE = "_ZN5vigil2v06detail"
-FORMAT = "vigil debug layout 2"
+FORMAT = "vigil debug layout 3"
 
 
 # --- reading the program

@@ -18,7 +18,7 @@ import time
 import lldb
 
 NAMESPACE = "_ZN5vigil2v06detail"
-FORMAT = "vigil debug layout 2"
+FORMAT = "vigil debug layout 3"
 PLUGIN_SETTING = "target.process.python-os-plugin-path"
 FIRST_THREAD = 0x7669_0000_0000_0000  # the numbers of threads that stand for fibers
 REGISTERS = ("rax", "rbx", "rcx", "rdx", "rdi", "rsi", "rbp", "rsp", "r8", "r9", "r10", "r11",
@@ -61,7 +61,7 @@ class Program:
             raise NoFibers(f"The program says {lines[:1]}, this script reads '{FORMAT}'.")
         for key, _, value in (line.partition("=") for line in lines[1:]):
             kind, _, rest = key.partition(".")
-            if kind in ("fiber_state", "wait_reason", "timer_kind"):
+            if kind in ("fiber_state", "wait_reason", "ended_by", "timer_kind"):
                 self.names[kind, int(rest)] = value
             elif kind == "fiber_field":
                 self.fields.append(Field(*value.split("\t")))

@@ -1,7 +1,7 @@
 // debug_layout: a text in every program that says where the library's classes keep their
 // members, so that a debugger's script reads them without debug information.
 //
-// The first line is "vigil debug layout 2"; a script refuses another number. Each other
+// The first line is "vigil debug layout 3"; a script refuses another number. Each other
 // line is KEY=VALUE, in any order but for the fields:
 //
 //   fiber_core.magic=0     the offset of a member, in bytes

@@ -79,7 +79,7 @@ struct debug_layout {
   constexpr explicit debug_layout(char* out) noexcept : out_(out) {}
 
   constexpr std::size_t write_all() {
-    text("vigil debug layout 2\n");
+    text("vigil debug layout 3\n");
     machine();
     fibers();
     fields();
