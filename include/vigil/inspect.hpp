@@ -95,8 +95,8 @@ VIGIL_API void dump(std::FILE* out, const dump_options& options = {});
 // "task_count", "tasks" and "runtimes"; a fiber's "stack" is an index in "stacks".
 // Durations are in nanoseconds. Names are UTF-8, with U+FFFD in place of other bytes.
 // Throws std::bad_alloc, and std::system_error if no thread can be had, or if it takes
-// longer than 20 s. If malloc does not answer, which an exception would need as well, the
-// object has one member, "error".
+// longer than 20 s. If malloc does not even let it begin, which an exception would need
+// as well, the object has one member, "error".
 VIGIL_API void dump_json(std::FILE* out, const dump_options& options = {});
 
 // stack_use: how much of their stacks the fibers that were started in one place have

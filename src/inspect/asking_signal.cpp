@@ -32,7 +32,8 @@ void check_asking_signal(const char* call, int number, void (*mine)(int)) {
            ", as it does SIGHUP under nohup; give it SIG_DFL first, or name another one");
   }
   if (before.sa_handler != SIG_DFL && before.sa_handler != mine) {
-    refuse("the program handles signal " + shown + " already; name another one");
+    refuse("the program handles signal " + shown +
+           " already, or vigil does for something else; name another one");
   }
 }
 

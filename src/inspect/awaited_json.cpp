@@ -52,7 +52,7 @@ json::object user_of(const shown_user& u, const char* did) {
 
 void add_users(json::object& to, const shown_object& o, const json_rules& rules) {
   const shown_users* const all = rules.report != nullptr ? rules.report->users_of(o) : nullptr;
-  if (all == nullptr) return;
+  if (all == nullptr || all->count == 0) return;
   json::array users;
   for (std::size_t i = 0; i < all->count; ++i)
     users.push_back(user_of(all->users[i], done_by_users(all->reason)));

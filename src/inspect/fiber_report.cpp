@@ -84,6 +84,26 @@ class collector {
     });
   }
 
+  // Caller: has visited all, and holds a slab_hold.
+  void find_living_users() {
+    living_users by_id;
+    for (auto& [_, users] : report_.users) {
+      for (std::size_t i = 0; i < users.count; ++i)
+        by_id.emplace(users.users[i].who.id, &users);
+    }
+    if (by_id.empty()) return;
+    for_each_stack_in_use(
+        [](const stack& where, void* argument) noexcept {
+          const auto& all = *static_cast<const living_users*>(argument);
+          fiber_view v;
+          if (!take_view(where, v)) return;
+          const auto [begin, end] = all.equal_range(v.id);
+          for (auto at = begin; at != end; ++at)
+            at->second->note_alive(v);
+        },
+        &by_id);
+  }
+
   // Caller: has visited all.
   void number_objects() {
     object_numbers numbers;
@@ -99,6 +119,8 @@ class collector {
   }
 
  private:
+  using living_users = std::unordered_multimap<std::uint64_t, shown_users*>;
+
   template <class F>
   void for_each_awaited(F f) {
     for (reported_task& t : report_.tasks)
@@ -213,7 +235,8 @@ class collector {
       const shown_object& o = awaited.cases[i];
       if (o.users == nullptr || report_.users_of(o) != nullptr) continue;
       shown_users users;
-      if (read_object_users(o, users)) report_.users.emplace(std::pair{o.users, o.reason}, users);
+      read_object_users(o, users);  // none are noted as well
+      report_.users.emplace(std::pair{o.users, o.reason}, users);
     }
     return true;
   }
@@ -313,6 +336,11 @@ fiber_report collect_fibers(const scheduler* running_on,
         error = std::current_exception();
       }
     });
+    try {
+      all.find_living_users();
+    } catch (...) {
+      error = std::current_exception();
+    }
   }
   if (error != nullptr) std::rethrow_exception(error);
   all.name_joined();
@@ -324,6 +352,7 @@ fiber_report collect_these(std::span<const stack> some, bool with_frames) {
   collector all(nullptr, with_frames);
   for (const stack& where : some)
     all.visit(where);
+  all.find_living_users();
   return all.take();
 }
 

@@ -21,7 +21,7 @@ namespace {
 constexpr unsigned frame_pointer_register = 6;
 constexpr std::uintptr_t word_size = sizeof(std::uintptr_t);
 constexpr std::uintptr_t pushed = 2 * word_size;  // the return address and the register
-constexpr std::uintptr_t alignment = 16;          // of the stack at each call, by the ABI
+constexpr std::uintptr_t call_alignment = 16;     // of the stack at each call, by the ABI
 
 bool read_code(std::uintptr_t at, void* to, std::size_t size) noexcept {
   return read_loaded(reinterpret_cast<const void*>(at), to, size);
@@ -113,7 +113,7 @@ bool find_frame_pointer(frame& f, const stack_copy& stack, known_rules& known) n
   const std::uintptr_t function = rules->function;
   std::uintptr_t at = f.registers[stack_pointer_register];
   std::uintptr_t found = 0;
-  for (at += -at % alignment; at < stack.end; at += alignment) {
+  for (at += -at % call_alignment; at < stack.end; at += call_alignment) {
     std::uintptr_t place = 0;
     if (!stack.read(at + word_size, place)) break;
     if (place - stack.begin < stack.end - stack.begin) continue;

@@ -25,6 +25,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <iterator>
 #include <mutex>
 #include <stdexcept>
@@ -32,6 +33,7 @@
 #include <system_error>
 
 #include <stdio_ext.h>
+#include <unistd.h>
 
 namespace VIGIL_DETAIL {
 namespace {
@@ -137,7 +139,9 @@ class inspect_extension final : public dump_extension {
     for (std::size_t i = 0; i < o.case_count; ++i) {
       shown_users users;
       if (o.cases[i].users == nullptr || !room_of_handlers.is_new(o.cases[i].users)) continue;
-      if (read_object_users(o.cases[i], users)) write_object_users(out, users);
+      if (!read_object_users(o.cases[i], users)) continue;
+      find_living_users(users);
+      write_object_users(out, users);
     }
   }
 
@@ -224,6 +228,20 @@ void inspect_extension::write_own_frames(dump_writer& out) const noexcept {
 std::mutex room_of_overseers_lock;
 constinit frames_room room_of_overseers{};
 
+// Writes it in one piece: others report at the same time.
+void write_run(const std::string& line, const frame_list& frames) noexcept {
+  std::string text;
+  dump_writer to(text);
+  write_named(to.text("vigil: ").text(line.c_str()).text("\n"), frames);
+  to.flush();
+  for (std::size_t at = 0; at < text.size();) {
+    const ssize_t n = ::write(2, text.data() + at, text.size() - at);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return;
+    at += static_cast<std::size_t>(n);
+  }
+}
+
 bool inspect_extension::report(const long_run& r) const noexcept {
   frame_list frames;
   {
@@ -234,9 +252,14 @@ bool inspect_extension::report(const long_run& r) const noexcept {
     std::memset(room_of_overseers.copy, 0, sizeof room_of_overseers.copy);
   }
   if (frames.result == frames_result::moved_on || !r.goes_on()) return false;
-  dump_writer out(2);
-  write_named(out.text("vigil: ").text(r.text).text("\n"), frames);
-  out.flush();
+  try {
+    start_own_thread([line = std::string(r.text), frames] { write_run(line, frames); });
+  } catch (const std::exception&) {
+    dump_writer out(2);
+    named_builds builds;
+    write_plain_frames(out.text("vigil: ").text(r.text).text("\n"), frames, builds);
+    out.flush();
+  }
   return true;
 }
 
@@ -250,6 +273,7 @@ void install(const install_options& options) {
     throw std::invalid_argument(
         "vigil::inspect::install: stuck_signal and running_signal are one signal; name two");
   }
+  detail::check_stuck_signal(options.stuck_signal);
   detail::ask_running_by(options.running_signal);
   detail::report_stuck_by(options.stuck_signal);
   detail::keep_thread();

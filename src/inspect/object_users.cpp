@@ -55,15 +55,11 @@ read_user copied(const object_user& e) noexcept {
 
 void look_for_users(const stack& where, void* argument) noexcept {
   auto& all = *static_cast<shown_users*>(argument);
-  fiber_view v;
   bool is_one = false;
   for (std::size_t i = 0; i < all.count; ++i)
     is_one = is_one || has_id(where, all.users[i].who.id);
-  if (!is_one || !take_view(where, v) || v.state == fiber_state::ended) return;
-  for (std::size_t i = 0; i < all.count; ++i) {
-    shown_user& u = all.users[i];
-    if (u.who.id == v.id && u.sched != nullptr && u.sched == v.sched) u.has_ended = false;
-  }
+  fiber_view v;
+  if (is_one && take_view(where, v)) all.note_alive(v);
 }
 
 const object_user* ring_of(const last_users& all, wait_reason reason) noexcept {
@@ -77,6 +73,18 @@ const char* done_by_users(wait_reason reason) noexcept {
   return reason == wait_reason::send ? "sent" : "received";
 }
 
+void shown_users::note_alive(const fiber_view& v) noexcept {
+  if (v.state == fiber_state::ended) return;
+  for (std::size_t i = 0; i < count; ++i) {
+    shown_user& u = users[i];
+    if (u.who.id == v.id && u.sched != nullptr && u.sched == v.sched) u.has_ended = false;
+  }
+}
+
+void find_living_users(shown_users& all) noexcept {
+  if (all.count != 0) for_each_stack_in_use(&look_for_users, &all);
+}
+
 bool read_object_users(const shown_object& o, shown_users& out) noexcept {
   out.count = 0;
   out.of = o.made;
@@ -86,17 +94,19 @@ bool read_object_users(const shown_object& o, shown_users& out) noexcept {
   copied_bytes<last_users> second;
   if (!first.read(o.users) || !second.read(o.users)) return false;
   if (!first.as_object().is_of(o.address)) return false;
-  read_user found[last_users::most];
+  std::uint64_t serials[last_users::most] = {};
   for (std::size_t i = 0; i < last_users::most; ++i) {
     const object_user& e = ring_of(first.as_object(), o.reason)[i];
-    if (is_whole(e, ring_of(second.as_object(), o.reason)[i])) found[out.count++] = copied(e);
+    if (!is_whole(e, ring_of(second.as_object(), o.reason)[i])) continue;
+    const read_user r = copied(e);
+    std::size_t at = out.count++;
+    for (; at > 0 && serials[at - 1] > r.serial; --at) {
+      serials[at] = serials[at - 1];
+      out.users[at] = out.users[at - 1];
+    }
+    serials[at] = r.serial;
+    out.users[at] = r.user;
   }
-  std::sort(found, found + out.count, [](const read_user& a, const read_user& b) {
-    return a.serial < b.serial;
-  });
-  for (std::size_t i = 0; i < out.count; ++i)
-    out.users[i] = found[i].user;
-  for_each_stack_in_use(&look_for_users, &out);
   return out.count != 0;
 }
 

@@ -31,6 +31,9 @@ struct shown_user {
 struct shown_users {
   shown_birth of;
   wait_reason reason = wait_reason::none;  // of the wait that shows them
+  // Notes that the fiber is alive, if it is one of them.
+  void note_alive(const fiber_view& v) noexcept;
+
   std::size_t count = 0;
   shown_user users[last_users::most];  // the earliest first
 };
@@ -38,9 +41,12 @@ struct shown_users {
 // Names the operation of the users: "received".
 const char* done_by_users(wait_reason reason) noexcept;
 
-// Reads them for a wait. False if there are none, or if they cannot be read. Walks over
-// all fibers. Caller: holds a slab_hold.
+// Reads them for a wait; each fiber among them counts as ended until it is found. False
+// if there are none, or if they cannot be read.
 bool read_object_users(const shown_object& o, shown_users& out) noexcept;
+
+// Walks over all fibers. Caller: holds a slab_hold.
+void find_living_users(shown_users& all) noexcept;
 
 // Writes a line for each.
 void write_object_users(dump_writer& out, const shown_users& u) noexcept;

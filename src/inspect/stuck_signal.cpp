@@ -33,9 +33,12 @@ class stuck_reporter {
     return *present;
   }
 
+  static void check(int number) {
+    if (number != 0) check_asking_signal("install", number, &on_signal);
+  }
+
   void listen(int number) {
     const std::lock_guard guard(lock_);
-    if (number != 0) check_asking_signal("install", number, &on_signal);
     if (number != 0 && !has_thread_) {
       start_own_thread([this] {
         ::pthread_setname_np(::pthread_self(), "vigil/stuck");
@@ -95,6 +98,10 @@ class stuck_reporter {
 constinit atomic<stuck_reporter*> stuck_reporter::the{nullptr};
 
 }  // namespace
+
+void check_stuck_signal(int signal) {
+  stuck_reporter::check(signal);
+}
 
 void report_stuck_by(int signal) {
   stuck_reporter::of_process().listen(signal);

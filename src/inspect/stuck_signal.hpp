@@ -6,9 +6,12 @@
 
 namespace VIGIL_DETAIL {
 
+// Throws std::invalid_argument for a signal that cannot serve.
+void check_stuck_signal(int signal);
+
 // Writes the report to standard error each time the process gets this signal, on a thread
-// of its own; 0: not any more. Throws std::invalid_argument for a signal that the program
-// uses, and std::system_error if no thread can be started.
+// of its own; 0: not any more. Throws std::system_error if no thread can be started.
+// Caller: has checked the signal.
 void report_stuck_by(int signal);
 
 }  // namespace VIGIL_DETAIL

@@ -20,7 +20,8 @@ class waiting_peers {
   // One connection, from its beginning to its end.
   class member {
    public:
-    // Ends another connection if there are too many. The socket outlives the member.
+    // Ends another connection that waits for its peer, if there are too many. The socket
+    // outlives the member.
     member(waiting_peers& all, int socket);
     ~member();
     member(const member&) = delete;
@@ -41,7 +42,7 @@ class waiting_peers {
   explicit waiting_peers(std::size_t places) noexcept : places_(places) {}
 
  private:
-  void end_one() noexcept;
+  void end_one_but(const member& fresh) noexcept;
 
   const std::size_t places_;
   std::size_t members_ = 0;

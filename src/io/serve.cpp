@@ -96,7 +96,13 @@ std::chrono::nanoseconds with_surplus(std::chrono::nanoseconds grace) {
   return std::min(grace, std::chrono::nanoseconds::max() - surplus) + surplus;
 }
 
-// The caller's line, for the context of the connections and the room for them.
+// The caller's line without a name: the acceptor takes the room for a connection, whose
+// own fiber gives it back, so that its users would tell nothing.
+site birth_of_room(const site& from) noexcept {
+  return {from.file, from.line};
+}
+
+// The caller's line, for the context of the connections.
 site birth_of_parts(const site& from) noexcept {
   return from.name == 0 ? named("io::serve", from) : from;
 }
@@ -122,7 +128,7 @@ server::server(const vigil::context& stopping, const serve_limits& limits, const
       stopping_(stopping),
       limits_(limits),
       from_(from),
-      places_(checked_places(limits), birth_of_parts(from)),
+      places_(checked_places(limits), birth_of_room(from)),
       next_wait_(limits.backoff),
       fibers_(without_cancel(stopping), {}, birth_of_parts(from)) {}
 

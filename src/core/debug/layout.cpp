@@ -65,7 +65,7 @@ struct vigil::detail::cancel_node::places {
   static constexpr std::size_t callbacks = offsetof(cancel_node, callbacks_);
   static constexpr std::size_t children = offsetof(cancel_node, children_);
   static constexpr std::size_t in_context =
-      offsetof(cancel_context, cancel_node::made_at) - offsetof(cancel_node, made_at);
+      offsetof(cancel_context, above_) - offsetof(cancel_node, above_);
 };
 
 namespace VIGIL_DETAIL {

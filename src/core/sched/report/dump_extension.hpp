@@ -23,7 +23,7 @@ struct long_run {
   const unsigned long stretch;  // of the worker (worker_counters), which is its run
   stack where{};
   fiber_view who{};
-  char text[1024] = {};  // the line that reports it
+  char text[2304] = {};  // the line that reports it
 };
 
 class dump_extension {
