@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 namespace VIGIL_PUBLIC {
 
@@ -67,9 +66,10 @@ struct runtime_stats {
   // Workers, and what they ask of the kernel.
   std::uint64_t workers = 0;
   std::uint64_t workers_asleep = 0;
-  // The time for which each worker did not sleep for want of work, by its number, in real
-  // time. None ever goes down. A worker that an Asio handler keeps counts as asleep.
-  std::vector<std::chrono::nanoseconds> worker_busy;
+  // The time for which workers did not sleep for want of work, of all together, in real
+  // time; it never goes down. A worker that an Asio handler keeps counts as asleep.
+  // inspect::openmetrics() has it of each.
+  std::chrono::nanoseconds workers_busy{0};
   std::uint64_t kernel_waits = 0;    // times a worker went to sleep
   std::uint64_t wakes_useful = 0;    // ... and found work when it woke
   std::uint64_t wakes_needless = 0;  // ... and found none

@@ -108,6 +108,7 @@ struct runtime_facts {
   std::array<std::uint64_t, fields> by_flag{};     // fiber_fields; of the others 0
   detail::shown_tasks tasks;                       // their numbers alone
   detail::nanos longest_run = 0;                   // of a fiber that runs, at least
+  std::vector<detail::nanos> busy;                 // of each worker
 
   std::uint64_t fibers_seen() const noexcept {
     return std::accumulate(by_state.begin(), by_state.end(), std::uint64_t{0});
@@ -149,7 +150,7 @@ process_facts collect() {
     r.of = "runtime=\"" + std::to_string(s.number()) + "\"";
     s.add_stats(r.stats);
     for (const auto& w : s.workers())
-      r.stats.worker_busy.push_back(std::chrono::nanoseconds(w->counters.busy.get()));
+      r.busy.push_back(w->counters.busy.get());
     r.stats.blocking = s.own_pool->stats();
     r.tasks = detail::count_tasks(s);
   });
@@ -355,11 +356,8 @@ void write_work(exposition& out, const std::vector<runtime_facts>& all) {
              "For how long a worker did not sleep for want of work.",
              "seconds");
   for (const runtime_facts& r : all) {
-    for (std::size_t i = 0; i < r.stats.worker_busy.size(); ++i) {
-      out.sample("_total",
-                 with(r.of, "worker", std::to_string(i)),
-                 seconds(r.stats.worker_busy[i].count()));
-    }
+    for (std::size_t i = 0; i < r.busy.size(); ++i)
+      out.sample("_total", with(r.of, "worker", std::to_string(i)), seconds(r.busy[i]));
   }
 }
 

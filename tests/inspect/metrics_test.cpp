@@ -94,13 +94,6 @@ void compute_for(std::chrono::nanoseconds span) {
   }
 }
 
-std::chrono::nanoseconds busy_of_all(const vigil::runtime_stats& s) {
-  std::chrono::nanoseconds sum{0};
-  for (const auto one : s.worker_busy)
-    sum += one;
-  return sum;
-}
-
 }  // namespace
 
 TEST_SUITE("work of workers") {
@@ -109,17 +102,17 @@ TEST_SUITE("work of workers") {
     o.workers = 2;
     vigil::run(o, [] {
       const vigil::runtime_stats before = vigil::stats();
-      REQUIRE(before.worker_busy.size() == 2);
       compute_for(20ms);
       const vigil::runtime_stats after = vigil::stats();
-      CHECK(busy_of_all(after) - busy_of_all(before) >= 20ms);
+      CHECK(after.workers_busy - before.workers_busy >= 20ms);
       const std::string text = vigil::inspect::openmetrics();
       const std::string name = "vigil_worker_busy_seconds_total";
+      double sum = 0;
       for (std::size_t i = 0; i < 2; ++i) {
         const std::string worker = ",worker=\"" + std::to_string(i) + "\"";
-        CHECK(std::stod(sample(text, name + of_runtime(worker))) * 1e9 >=
-              static_cast<double>(after.worker_busy[i].count()) * 0.99);
+        sum += std::stod(sample(text, name + of_runtime(worker)));
       }
+      CHECK(sum * 1e9 >= static_cast<double>(after.workers_busy.count()) * 0.99);
     });
   }
 
@@ -133,11 +126,10 @@ TEST_SUITE("work of workers") {
           vigil::sleep_for(20us);
       });
       bool has_gone_down = false;
-      auto last = vigil::stats().worker_busy;
+      auto last = vigil::stats().workers_busy;
       for (int i = 0; i < 10'000; ++i) {
-        const auto now = vigil::stats().worker_busy;
-        for (std::size_t w = 0; w < 2; ++w)
-          has_gone_down |= now[w] < last[w];
+        const auto now = vigil::stats().workers_busy;
+        has_gone_down |= now < last;
         last = now;
       }
       CHECK_FALSE(has_gone_down);

@@ -69,7 +69,7 @@ runtime_stats stats_of(const scheduler& sched) {
   runtime_stats s;
   sched.add_stats(s);
   for (const auto& w : sched.workers())
-    s.worker_busy.push_back(std::chrono::nanoseconds(w->counters.busy.get()));
+    s.workers_busy += std::chrono::nanoseconds(w->counters.busy.get());
   s.blocking = sched.own_pool->stats();
   const stack_stats stacks = read_stack_stats();
   s.stacks_in_use = stacks.in_use;

@@ -17,7 +17,7 @@ class worker;
 
 // A fiber that has run for longer than a limit, as the overseer has seen it.
 struct long_run {
-  bool goes_on() const noexcept;
+  VIGIL_FOR_IO bool goes_on() const noexcept;
 
   const worker& on;
   const unsigned long stretch;  // of the worker (worker_counters), which is its run
