@@ -40,7 +40,7 @@ read_user copied(const object_user& e) noexcept {
     if (!read_text(e.file.load(), u.file, sizeof u.file)) std::strcpy(u.file, "?");
   }
   nanos now = monotonic_now();
-  bool is_read = e.clock_of.load() == 0 || !e.is_virtual.load();
+  bool is_read = e.clock_of.load() == 0 || e.is_virtual.load() == 0;
   for_each_running([&](const scheduler& s, runtime_slot&) {
     if (s.number() == u.runtime) u.sched = &s;
     if (s.number() != e.clock_of.load()) return;

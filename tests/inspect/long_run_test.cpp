@@ -7,10 +7,12 @@
 #include "support/in_runtime.hpp"
 #include "support/note.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <string>
 #include <thread>
+#include <vector>
 
 using namespace std::chrono_literals;
 using namespace vigil::testing_support;
@@ -58,6 +60,11 @@ std::vector<std::string> report_on(const std::string& text,
   return report;
 }
 
+bool any_has(const std::vector<std::string>& lines, const char* words) {
+  return std::any_of(
+      lines.begin(), lines.end(), [words](const std::string& l) { return has(l, words); });
+}
+
 }  // namespace
 
 TEST_SUITE("long_run") {
@@ -88,8 +95,9 @@ TEST_SUITE("long_run") {
     NOTE(child.output);
     REQUIRE(report.size() > 2);
     CHECK(has(report[0], "options::slow_fiber is 10.000 ms"));
-    CHECK(has(report[1], "::compute_until("));
-    CHECK(has(report[2], "::compute_until_told("));
+    // A sanitizer's functions may stand before it.
+    CHECK(any_has(report, "::compute_until("));
+    CHECK(any_has(report, "::compute_until_told("));
   }
 
   TEST_CASE("child: a limit of record_on passes" * doctest::skip()) {
@@ -118,10 +126,10 @@ TEST_SUITE("long_run") {
     const auto ran = report_on(child.output, "ran_for", "runs");
     REQUIRE(ran.size() > 1);
     CHECK(has(ran[0], "ran_for of inspect::record_on is 10.000 ms"));
-    CHECK(has(ran[1], "::compute_until("));
+    CHECK(any_has(ran, "::compute_until("));
     const auto late = report_on(child.output, "timer_late", "delays");
     REQUIRE(late.size() > 1);
-    CHECK(has(late[1], "::compute_until("));
+    CHECK(any_has(late, "::compute_until("));
     CHECK(count_of(child.output, "(runs), started at ") == 1);
   }
 

@@ -75,7 +75,7 @@ void last_users::note(object_user (&among)[most], const user& u, std::int64_t n)
   e.when.store(clock != nullptr ? clock->now() : monotonic_now(), order::relaxed);
   // ordering: as above.
   e.clock_of.store(here != nullptr ? here->sched->number() : 0, order::relaxed);
-  e.is_virtual.store(clock != nullptr && clock->is_virtual(), order::relaxed);
+  e.is_virtual.store(clock != nullptr && clock->is_virtual() ? 1 : 0, order::relaxed);
   e.serial.store(++last_serial_, order::release);  // Pairs with the copies of a reader (LU2).
 }
 

@@ -44,10 +44,10 @@ struct object_user {
   atomic<std::uint64_t> runtime{0};  // of the fiber, by its number
   atomic<std::uint64_t> id{0};
   atomic<std::uint64_t> name[name_words] = {};
-  atomic<std::int64_t> amount{0};     // values or permits, but for those given back
-  atomic<nanos> when{0};              // on the clock of the runtime with the number clock_of
-  atomic<std::uint64_t> clock_of{0};  // 0: monotonic
-  atomic<bool> is_virtual{false};     // that clock
+  atomic<std::int64_t> amount{0};       // values or permits, but for those given back
+  atomic<nanos> when{0};                // on the clock of the runtime with the number clock_of
+  atomic<std::uint64_t> clock_of{0};    // 0: monotonic
+  atomic<std::uint32_t> is_virtual{0};  // that clock; no bool: a copy may hold any bits
 };
 
 class last_users {
