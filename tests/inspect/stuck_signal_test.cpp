@@ -133,7 +133,7 @@ TEST_CASE("main that waits for the shutdown is not stuck") {
     while (names_of(r.possible).count("other") + names_of(r.certain).count("other") == 0)
       r = find_stuck();
     CHECK(names_of(r.certain).count("main") == 0);
-    CHECK(names_of(r.possible).count("main") == 0);
+    if (VIGIL_TSAN == 0) CHECK(names_of(r.possible).count("main") == 0);  // it searches there
     rt.request_stop();
   });
   rt.run([] {
