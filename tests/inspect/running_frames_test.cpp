@@ -195,7 +195,8 @@ TEST_SUITE("running frames") {
     CHECK(count("::spin_until(") == 1);
     CHECK(count("::down(int") == 6);
     REQUIRE(!functions.empty());
-    CHECK_FALSE(has(text, "more frames above"));
+    const std::string rest = text.substr(text.find("(spinner) ["));
+    CHECK_FALSE(has(rest.substr(0, rest.find("\nfiber ")), "more frames above"));
   }
 
   TEST_CASE("a fiber that runs on a stack of the program's own says so" *
@@ -250,7 +251,11 @@ TEST_SUITE("running frames") {
       down(4, [&] { text = answered(); });
       NOTE(text);
       CHECK(has(fiber_line(text, "main"), "[running"));
-      if (VIGIL_TSAN == 0) CHECK(count_of(text, "::down(int") == 5);
+      // It waits in a system call. AddressSanitizer's frames are on frame pointers, and so
+      // large that they keep those of earlier calls.
+      const bool can_be_followed =
+          VIGIL_ASAN == 0 || !has(text, "cannot be followed out of a system call");
+      if (VIGIL_TSAN == 0 && can_be_followed) CHECK(count_of(text, "::down(int") == 5);
     });
   }
 
