@@ -12,6 +12,7 @@
 #include "core/base/foreign_memory.hpp"
 
 #include <cstring>
+#include <iterator>
 
 namespace VIGIL_DETAIL {
 
@@ -61,11 +62,12 @@ bool returns_from(std::uintptr_t place, std::uintptr_t function, known_rules& kn
   constexpr auto is_call = [](const std::uint8_t* at) {
     return at[0] == 0xff && (at[1] >> 3 & 7) == 2;
   };
-  const auto length = [](const std::uint8_t* at) -> std::size_t {
+  const auto length = [&code](const std::uint8_t* at) -> std::size_t {
     const unsigned mode = at[1] >> 6;
     const unsigned base = at[1] & 7;
     if (mode == 3) return 2;
     const std::size_t scaled = base == 4 ? 1 : 0;
+    if (at + 2 + scaled > std::end(code)) return 0;  // its second byte is no part of the call
     const bool is_wide =
         mode == 2 || (mode == 0 && (base == 5 || (scaled == 1 && (at[2] & 7) == 5)));
     return 2 + scaled + (is_wide ? 4 : mode == 1 ? 1 : 0);
@@ -83,9 +85,16 @@ frame with_pointer(const frame& f, std::uintptr_t at) noexcept {
   return g;
 }
 
+// A stack has no more frames than words. Those of signals may lead down again, so in a
+// damaged stack they may go round.
+std::size_t most_frames(const stack_copy& stack) noexcept {
+  return (stack.end - stack.begin) / word_size;
+}
+
 // Whether the frames from f on pass this stack pointer.
 bool passes(frame f, std::uintptr_t sp, const stack_copy& stack, known_rules& known) noexcept {
-  while (step(f, stack, known) == step_result::caller) {
+  for (std::size_t n = most_frames(stack); n > 0; --n) {
+    if (step(f, stack, known) != step_result::caller) return false;
     if (f.registers[stack_pointer_register] == sp) return true;
   }
   return false;
@@ -93,8 +102,8 @@ bool passes(frame f, std::uintptr_t sp, const stack_copy& stack, known_rules& kn
 
 // FP2
 bool leads_to_bottom(frame f, const stack_copy& stack, known_rules& known) noexcept {
-  step_result r = step(f, stack, known);
-  while (r == step_result::caller)
+  auto r = step_result::caller;
+  for (std::size_t n = most_frames(stack); n > 0 && r == step_result::caller; --n)
     r = step(f, stack, known);
   return r == step_result::bottom;
 }
