@@ -251,8 +251,8 @@ TEST_SUITE("running frames") {
       down(4, [&] { text = answered(); });
       NOTE(text);
       CHECK(has(fiber_line(text, "main"), "[running"));
-      // It waits in a system call. AddressSanitizer's frames are on frame pointers, and so
-      // large that they keep those of earlier calls.
+      // Main waits in a system call. AddressSanitizer's frames are on frame pointers, and
+      // so large that they keep those of earlier calls.
       const bool can_be_followed =
           VIGIL_ASAN == 0 || !has(text, "cannot be followed out of a system call");
       if (VIGIL_TSAN == 0 && can_be_followed) CHECK(count_of(text, "::down(int") == 5);
