@@ -197,8 +197,8 @@ std::string dump_in_calls(bool on_pool, int naps) {
     vigil::blocking([&] {
       for (const running_call& c : all)
         c.wait_until_it_waits();
-      // A function may run before its caller has parked.
-      const std::size_t callers = on_pool ? all.size() : 0;
+      // A function may run before its caller has parked. Main waits for one as well.
+      const std::size_t callers = on_pool ? all.size() + 1 : 0;
       do {
         text = inspected();
       } while (count_of(text, ": blocking: a function on a side pool (on thread") < callers);
