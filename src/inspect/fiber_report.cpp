@@ -147,9 +147,7 @@ class collector {
       called_.result = frames_result::not_wanted;
       f.awaited = {};
       if (with_frames_) read_frames_of(where, f.shown);
-      const bool is_one_moment =
-          f.shown.state == fiber_state::running || (read_awaited(where, f.shown, f.awaited) &&
-                                                    read_users(f.awaited) && read_called(where, f));
+      const bool is_one_moment = f.shown.state == fiber_state::running || read_wait(where, f);
       const bool is_other_stack = frames_.result == frames_result::other_stack;
       const bool has_moved = frames_.result == frames_result::moved_on;
       if (is_one_moment && !is_other_stack && !has_moved) return;
@@ -229,8 +227,15 @@ class collector {
            a.object == b.object;
   }
 
+  // False if the fiber has moved on.
+  bool read_wait(const stack& where, reported_fiber& f) {
+    if (!read_awaited(where, f.shown, f.awaited)) return false;
+    read_users(f.awaited);
+    return read_called(where, f);
+  }
+
   // Reads each object's but once.
-  bool read_users(const awaited_object& awaited) {
+  void read_users(const awaited_object& awaited) {
     for (std::size_t i = 0; i < awaited.case_count; ++i) {
       const shown_object& o = awaited.cases[i];
       if (o.users == nullptr || report_.users_of(o) != nullptr) continue;
@@ -238,7 +243,6 @@ class collector {
       read_object_users(o, users);  // none are noted as well
       report_.users.emplace(std::pair{o.users, o.reason}, users);
     }
-    return true;
   }
 
   // The group of those with the frames that have just been read.

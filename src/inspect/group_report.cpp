@@ -11,26 +11,12 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstdint>
+#include <cstdio>
+#include <functional>
 #include <memory>
 
 namespace VIGIL_DETAIL {
 namespace {
-
-// FNV-1a.
-class text_hash {
- public:
-  void add(std::string_view bytes) noexcept {
-    for (const char c : bytes)
-      value_ = (value_ ^ static_cast<unsigned char>(c)) * 0x100'0000'01b3;
-    value_ = (value_ ^ 0xff) * 0x100'0000'01b3;  // ends one text
-  }
-
-  std::uint64_t value() const noexcept { return value_; }
-
- private:
-  std::uint64_t value_ = 0xcbf2'9ce4'8422'2325;
-};
 
 struct member {
   stack where;
@@ -70,15 +56,15 @@ const fiber_row* find_row(fiber_table& table, std::string_view key) {
 }  // namespace
 
 std::string group_key(const fiber_view& v) {
-  text_hash h;
-  h.add(copied_text(v.file).get());
-  h.add(std::to_string(v.line));
-  h.add(std::to_string(v.runtime));
-  h.add(to_string(v.state));
-  if (v.is_parked()) h.add(to_string(v.reason));
-  std::string digits;
-  for (int shift = 60; shift >= 0; shift -= 4)
-    digits += "0123456789abcdef"[(h.value() >> shift) & 15];
+  std::string parts = copied_text(v.file).get();
+  for (const std::string& part : {std::to_string(v.line),
+                                  std::to_string(v.runtime),
+                                  std::string(to_string(v.state)),
+                                  std::string(v.is_parked() ? to_string(v.reason) : "")}) {
+    parts.append(1, '\0').append(part);
+  }
+  char digits[2 * sizeof(std::size_t) + 1];
+  std::snprintf(digits, sizeof digits, "%zx", std::hash<std::string>{}(parts));
   return digits;
 }
 

@@ -33,7 +33,6 @@
 #include <system_error>
 
 #include <stdio_ext.h>
-#include <unistd.h>
 
 namespace VIGIL_DETAIL {
 namespace {
@@ -224,7 +223,8 @@ void inspect_extension::write_own_frames(dump_writer& out) const noexcept {
   write_named(out, frames);
 }
 
-// The one room of the overseers, which must not wait for malloc.
+// The one room of the overseers: the frames are read without malloc, which the thread
+// that they are of may be in.
 std::mutex room_of_overseers_lock;
 constinit frames_room room_of_overseers{};
 
@@ -234,12 +234,7 @@ void write_run(const std::string& line, const frame_list& frames) noexcept {
   dump_writer to(text);
   write_named(to.text("vigil: ").text(line.c_str()).text("\n"), frames);
   to.flush();
-  for (std::size_t at = 0; at < text.size();) {
-    const ssize_t n = ::write(2, text.data() + at, text.size() - at);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return;
-    at += static_cast<std::size_t>(n);
-  }
+  write_to_stderr(text.data(), text.size());
 }
 
 bool inspect_extension::report(const long_run& r) const noexcept {

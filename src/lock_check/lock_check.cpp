@@ -26,7 +26,6 @@
 #include <vector>
 
 #include <pthread.h>
-#include <unistd.h>
 
 namespace VIGIL_DETAIL {
 namespace {
@@ -118,16 +117,6 @@ std::string text_of(const report& r, symbol_reader* names) {
   return text;
 }
 
-void write_out(const std::string& text) noexcept {
-  const char* at = text.data();
-  for (std::size_t left = text.size(); left > 0;) {
-    const ssize_t n = ::write(2, at, left);
-    if (n <= 0) return;
-    at += n;
-    left -= static_cast<std::size_t>(n);
-  }
-}
-
 // On the fiber's stack there may be little room.
 void write_report(const std::shared_ptr<const report>& r) {
   std::string text;
@@ -136,7 +125,7 @@ void write_report(const std::shared_ptr<const report>& r) {
     return text_of(*r, &names);
   });
   if (!is_named) text = text_of(*r, nullptr);
-  write_out(text);
+  write_to_stderr(text.data(), text.size());
 }
 
 // Called by the fiber itself.

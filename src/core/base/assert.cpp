@@ -1,6 +1,7 @@
 #include "core/base/assert.hpp"
 
 #include <atomic>
+#include <cerrno>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -12,15 +13,6 @@ namespace {
 
 std::atomic<fatal_hook> present_hook{nullptr};
 
-void write_all(const char* text, std::size_t size) noexcept {
-  while (size > 0) {
-    const ssize_t n = ::write(2, text, size);
-    if (n <= 0) return;
-    text += n;
-    size -= static_cast<std::size_t>(n);
-  }
-}
-
 void print(const char* format, std::va_list arguments) noexcept {
   char text[1024] = "vigil: ";
   constexpr int prefix = 7;
@@ -29,10 +21,20 @@ void print(const char* format, std::va_list arguments) noexcept {
   auto size = static_cast<std::size_t>(prefix) + static_cast<std::size_t>(n);
   if (size > sizeof text - 2) size = sizeof text - 2;
   text[size++] = '\n';
-  write_all(text, size);
+  write_to_stderr(text, size);
 }
 
 }  // namespace
+
+void write_to_stderr(const char* text, std::size_t size) noexcept {
+  while (size > 0) {
+    const ssize_t n = ::write(2, text, size);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return;
+    text += n;
+    size -= static_cast<std::size_t>(n);
+  }
+}
 
 void set_fatal_hook(fatal_hook new_hook) noexcept {
   present_hook.store(new_hook);

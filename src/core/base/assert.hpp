@@ -11,6 +11,8 @@
 
 #include <vigil/detail/config.hpp>
 
+#include <cstddef>
+
 namespace VIGIL_DETAIL {
 
 // Registered once by the runtime; called by fatal() before abort. Must be
@@ -25,6 +27,9 @@ void set_fatal_hook(fatal_hook hook) noexcept;
 
 // The same without the abort, for warnings.
 VIGIL_FOR_IO void warn(const char* format, ...) noexcept __attribute__((format(printf, 1, 2)));
+
+// Writes it to standard error in one piece, as far as that goes. Async-signal-safe.
+VIGIL_FOR_IO void write_to_stderr(const char* text, std::size_t size) noexcept;
 
 [[noreturn]] VIGIL_FOR_IO void check_failed(const char* condition,
                                             const char* message,

@@ -86,11 +86,10 @@ nanos stuck_watch::look(nanos now) noexcept {
 void stuck_watch::report() noexcept {
   warn(
       "no worker has switched to another fiber for %.3f s (options::stuck_limit), although %s. "
-      "Each "
-      "of these fibers keeps its worker: it computes, or blocks its thread: in a call that blocks "
-      "(read(), getaddrinfo(), std::this_thread::sleep_for, a client library), which belongs into "
-      "vigil::blocking, in a function-local static or a std::call_once whose initialiser waits, or "
-      "in a std::mutex that is held across a wait%s",
+      "Each of these fibers keeps its worker: it computes, or blocks its thread: in a call that "
+      "blocks (read(), getaddrinfo(), std::this_thread::sleep_for, a client library), which "
+      "belongs into vigil::blocking, in a function-local static or a std::call_once whose "
+      "initialiser waits, or in a std::mutex that is held across a wait%s",
       static_cast<double>(limit_) / 1e9,
       waits_for_any_worker(sched_)
           ? "a timer is due or a fiber is ready"

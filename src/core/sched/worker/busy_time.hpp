@@ -19,10 +19,18 @@ class busy_time {
  public:
   // --- the worker's thread
   // Caller: lay before.
-  void gets_up() noexcept { word_.store(monotonic_now() - asleep_sum(word_.load())); }
+  void gets_up() noexcept {
+    // ordering: a statistic, of which this thread alone is the writer.
+    const nanos sum = asleep_sum(word_.load(order::relaxed));
+    word_.store(monotonic_now() - sum, order::relaxed);
+  }
 
   // Caller: was up.
-  void lies_down() noexcept { word_.store(as_asleep(monotonic_now() - word_.load())); }
+  void lies_down() noexcept {
+    // ordering: as above.
+    const nanos sum = monotonic_now() - word_.load(order::relaxed);
+    word_.store(as_asleep(sum), order::relaxed);
+  }
 
   // --- any thread
   nanos get() const noexcept {
