@@ -78,9 +78,9 @@ struct dump_options {
 //
 // No fiber is stopped or delayed: the stack of a parked one is copied, and given up ("has
 // moved on") if the fiber has run meanwhile, so that no line mixes two moments. A running
-// one is interrupted for some microseconds. The innermost 128 frames of a stack are
-// shown, and the 20 fibers that have waited for longest with the same frames have a line
-// each. At most 10 000 fibers are looked at; all are counted.
+// one is interrupted for some microseconds, and shown as it was then. The innermost 128
+// frames of a stack are shown, and the 20 fibers that have waited for longest with the
+// same frames have a line each. At most 10 000 fibers are looked at; all are counted.
 //
 // The work is done on a thread of its own, for which the caller waits. If there is no
 // memory for it, or it takes longer than 20 s (a stuck fiber may hold a lock of malloc or
@@ -92,7 +92,8 @@ struct dump_options {
 VIGIL_API void dump(std::FILE* out, const dump_options& options = {});
 
 // The same as one JSON object: "fiber_count", "groups" (the table), "fibers", "stacks",
-// "task_count", "tasks" and "runtimes"; a fiber's "stack" is an index in "stacks".
+// "task_count", "tasks" and "runtimes"; a fiber's "stack" is an index in "stacks", and
+// "may_have_ended_calls" tells whether a signal may have ended calls such as poll().
 // Durations are in nanoseconds. Names are UTF-8, with U+FFFD in place of other bytes.
 // Throws std::bad_alloc, and std::system_error if no thread can be had, or if it takes
 // longer than 20 s. If malloc does not even let it begin, which an exception would need

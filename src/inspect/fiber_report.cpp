@@ -139,6 +139,8 @@ class collector {
 
   // Reads the frames and the object of the wait, of the moment of the snapshot. A fiber
   // that moves on meanwhile is looked at again, a few times; then only who it is is told.
+  // The stack of a running thread was read in one moment, which is shown even if it has
+  // passed.
   void read(const stack& where, reported_fiber& f) {
     for (int tries = 0; tries < 3; ++tries) {
       frames_.count = 0;
@@ -170,17 +172,23 @@ class collector {
   }
 
   // Reads the frames of the function on a side pool, if the fiber waits for one that
-  // runs. False if it has not run all the time.
+  // runs. False if it may be another one's.
   bool read_called(const stack& where, reported_fiber& f) {
     const int thread = f.awaited.thread;
     if (!with_frames_ || thread <= 0) return true;
-    read_thread_frames(thread, room_.get(), called_);
-    return read_awaited(where, f.shown, f.awaited) && f.awaited.thread == thread;
+    if (!read_called_frames(where, f.shown, thread, room_.get(), called_)) return false;
+    awaited_object now;
+    const bool goes_on = read_awaited(where, f.shown, now) && now.thread == thread;
+    f.shown.left_since = called_.count != 0 && !goes_on;
+    return goes_on || f.shown.left_since;
   }
 
-  void read_frames_of(const stack& where, const fiber_view& s) {
+  void read_frames_of(const stack& where, fiber_view& s) {
     if (s.state == fiber_state::running) {
-      read_running_frames(where, s, s.thread, room_.get(), frames_);
+      read_running_frames(where, s, room_.get(), frames_);
+      fiber_view now;
+      const bool goes_on = take_view(where, now) && now.id == s.id && is_in_run_of(s, now);
+      s.left_since = frames_.count != 0 && !goes_on;
     } else {
       read_parked_frames(where, s, room_.get(), frames_);
     }

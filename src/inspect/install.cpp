@@ -239,14 +239,16 @@ void write_run(const std::string& line, const frame_list& frames) noexcept {
 
 bool inspect_extension::report(const long_run& r) const noexcept {
   frame_list frames;
+  fiber_view who = r.who;
   {
     const std::lock_guard guard(room_of_overseers_lock);
-    read_running_frames(r.where, r.who, r.who.thread, room_of_overseers, frames);
+    read_running_frames(r.where, who, room_of_overseers, frames);
     room_of_overseers.known.forget();
     // Copied pointers would be taken for living ones (stuck_fibers.hpp).
     std::memset(room_of_overseers.copy, 0, sizeof room_of_overseers.copy);
   }
-  if (frames.result == frames_result::moved_on || !r.goes_on()) return false;
+  const bool is_of_run = frames.count != 0 ? who.runs == r.who.runs : r.goes_on();
+  if (frames.result == frames_result::moved_on || !is_of_run) return false;
   try {
     start_own_thread([line = std::string(r.text), frames] { write_run(line, frames); });
   } catch (const std::exception&) {

@@ -102,6 +102,7 @@ std::string to_json(fiber_report r, bool with_addresses) {
                          {"groups", groups_of(*r.table, r.fibers)},
                          {"fibers", std::move(fibers)},
                          {"stacks", std::move(stacks)},
+                         {"may_have_ended_calls", r.may_have_ended_calls},
                          {"task_count", r.all_tasks},
                          {"tasks", std::move(tasks)},
                          {"runtimes", runtimes()}};

@@ -14,8 +14,11 @@
 #include "core/base/futex.hpp"
 #include "core/machine/sanitizer.hpp"
 #include "core/machine/without_signals.hpp"
+#include "core/sched/run/side_call.hpp"
 #include "inspect/blocked_call.hpp"
 #include "inspect/stopped_threads.hpp"
+
+#include <vigil/detail/callable.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -40,8 +43,9 @@ constexpr std::uint32_t one_question = 4;
 struct question {
   futex_word state{none};
   atomic<int> thread{0};
-  const stack* where = nullptr;  // nullptr: the thread's own
-  std::byte* room = nullptr;     // a frames_room's copy
+  const stack* where = nullptr;    // nullptr: the thread's own
+  const call_ref* look = nullptr;  // notes what the fiber does in this moment
+  std::byte* room = nullptr;       // a frames_room's copy
   // The answer.
   frame innermost;
   stack_copy copy;  // empty: the thread runs on another stack
@@ -88,6 +92,7 @@ stack_copy copy_stack(const stack* where, std::uintptr_t sp, std::byte* room) no
 void answer(question& q, const void* machine_state) noexcept {
   q.innermost = interrupted_frame(machine_state);
   q.copy = copy_stack(q.where, q.innermost.registers[stack_pointer_register], q.room);
+  (*q.look)();
 }
 
 std::uintptr_t stack_pointer_of(const void* machine_state) noexcept {
@@ -271,6 +276,7 @@ void list_frames(const stack* where,
 void read_frames_on(const stack* where,
                     resume_point way_back,
                     int thread,
+                    const call_ref& look,
                     frames_room& room,
                     frame_list& out) noexcept {
   out.count = 0;
@@ -280,6 +286,7 @@ void read_frames_on(const stack* where,
   if (call.stands()) {
     const frame& caller = call.caller();
     const stack_copy copy = copy_stack(where, caller.registers[stack_pointer_register], room.copy);
+    look();
     if (call.has_stood()) return list_frames(where, way_back, caller, copy, room, out);
   }
   const std::lock_guard guard(asking_lock);
@@ -291,6 +298,7 @@ void read_frames_on(const stack* where,
   question& q = the_question;
   q.thread.store(thread);
   q.where = where;
+  q.look = &look;
   q.room = room.copy;
   if (ask(q)) {
     list_frames(where, way_back, q.innermost, q.copy, room, out);
@@ -299,18 +307,41 @@ void read_frames_on(const stack* where,
   }
 }
 
+VIGIL_NO_SANITIZE_UNDEFINED const void* thread_of_call(const fiber_view& s) noexcept {
+  return &static_cast<const side_call*>(s.object.get())->thread;
+}
+
 }  // namespace
 
 void read_running_frames(const stack& where,
-                         const fiber_view& s,
-                         int thread,
+                         fiber_view& s,
                          frames_room& room,
                          frame_list& out) noexcept {
-  read_frames_on(&where, s.resumes_at, thread, room, out);
+  fiber_moment read;
+  const auto look = [&] { read = moment_of(where); };
+  read_frames_on(&where, s.resumes_at, s.thread, look, room, out);
+  if (out.count == 0) return;
+  if (read.id != s.id) {
+    out.count = 0;
+    out.result = frames_result::moved_on;
+  } else if (std::exchange(s.runs, read.runs) != read.runs) {
+    s.ran.reset();
+  }
 }
 
-void read_thread_frames(int thread, frames_room& room, frame_list& out) noexcept {
-  read_frames_on(nullptr, nullptr, thread, room, out);
+bool read_called_frames(const stack& where,
+                        const fiber_view& s,
+                        int thread,
+                        frames_room& room,
+                        frame_list& out) noexcept {
+  bool is_one_moment = true;
+  const auto look = [&] {
+    int runs_on = 0;
+    is_one_moment = read_memory(thread_of_call(s), &runs_on, sizeof runs_on) && runs_on == thread &&
+                    is_unmoved(where, s);
+  };
+  read_frames_on(nullptr, nullptr, thread, look, room, out);
+  return out.count == 0 || is_one_moment;
 }
 
 }  // namespace VIGIL_DETAIL

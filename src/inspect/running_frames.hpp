@@ -17,19 +17,25 @@ namespace VIGIL_DETAIL {
 // real-time ones.
 void ask_running_by(int signal);
 
-// Reads the stack of the thread with the kernel's id `thread`; if it stands in no system
-// call, asks it and waits for its answer, a tenth of a second at most. The result is
+// Reads the stack of the thread that runs the fiber; if it stands in no system call, asks
+// it and waits for its answer, a tenth of a second at most. `s` is made the view of that
+// moment: a later run of the same fiber may be the one that was read. The result is
 // other_stack if the thread ran neither on this stack nor on one of vigil's: the fiber
 // did so if it is still in the run of the snapshot. Not in a signal handler. Caller:
 // holds a slab_hold.
 void read_running_frames(const stack& where,
-                         const fiber_view& s,
-                         int thread,
+                         fiber_view& s,
                          frames_room& room,
                          frame_list& out) noexcept;
 
-// The same for a thread on its own stack, which need not be one of ours.
-void read_thread_frames(int thread, frames_room& room, frame_list& out) noexcept;
+// The same for a thread of a side pool, on its own stack, that runs the function for
+// which the fiber waits. False if the stack may be of another moment: the fiber has moved
+// on.
+bool read_called_frames(const stack& where,
+                        const fiber_view& s,
+                        int thread,
+                        frames_room& room,
+                        frame_list& out) noexcept;
 
 // Keeps others from asking, until end_asking(). Returns the signal; 0: there is none.
 int begin_asking() noexcept;

@@ -259,6 +259,7 @@ TEST_SUITE("blocked calls") {
     std::atomic<bool> stop{false};
     std::atomic<bool> spins{false};
     std::string text;
+    std::string json;
     vigil::options two;
     two.workers = 2;
     vigil::run(two, [&] {
@@ -271,12 +272,14 @@ TEST_SUITE("blocked calls") {
         while (!spins.load())
           std::this_thread::yield();
         text = inspected();
+        json = written([](std::FILE* out) { vigil::inspect::dump_json(out, {.frames = true}); });
       });
       stop.store(true);
       f.join();
     });
     NOTE(text);
     CHECK(has(text, "(running threads were asked by a signal, as /proc does not show"));
+    CHECK(has(json, R"("may_have_ended_calls":true)"));
   }
 
   TEST_CASE("where /proc is shut a signal asks, and the dump says so" *

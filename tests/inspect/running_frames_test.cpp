@@ -82,6 +82,16 @@ void deaf(F f) {
   deaf_to(all, f);
 }
 
+// Runs until a thread that was asked by SIGURG answers, or until told to stop.
+[[gnu::noinline]] void hear_one(const std::atomic<bool>& stop) {
+  deaf([&] {
+    sigset_t waiting;
+    do
+      ::sigpending(&waiting);
+    while (::sigismember(&waiting, SIGURG) == 0 && !stop.load());
+  });
+}
+
 // As a generator does that is made by makecontext().
 void on_a_stack_of_its_own(const std::function<void()>& f) {
   static thread_local const std::function<void()>* body;
@@ -341,6 +351,60 @@ TEST_SUITE("running frames") {
       CHECK(has(fiber_line(text, "third"), "on a side pool (not begun)"));
       if (VIGIL_TSAN == 0) CHECK(count_of(text, "::spin_until(") == 1);
     });
+  }
+
+  TEST_CASE("a fiber that goes on once it was asked is shown as it was in that moment" *
+            doctest::skip(VIGIL_TSAN)) {
+    vigil::inspect::install();
+    std::atomic<bool> stop{false};
+    std::string text;
+    std::string json;
+    vigil::options two;
+    two.workers = 2;
+    vigil::run(two, [&] {
+      auto f = vigil::spawn(vigil::fiber_options{.name = "leaves"}, [&] {
+        while (!stop.load()) {
+          hear_one(stop);
+          vigil::sleep_for(std::chrono::microseconds(50));
+        }
+      });
+      vigil::blocking([&] {
+        for (int i = 0; i < 1000 && !has(text, "(leaves) [running when it was read"); ++i)
+          text = inspected();
+        for (int i = 0; i < 1000 && !has(json, R"("state":"running when it was read")"); ++i)
+          json = written([](std::FILE* out) { vigil::inspect::dump_json(out, {.frames = true}); });
+      });
+      stop.store(true);
+      f.join();
+    });
+    NOTE(text);
+    CHECK(has(fiber_line(text, "leaves"), "(leaves) [running when it was read"));
+    CHECK(has(text, "::hear_one("));
+    CHECK(has(json, R"("state":"running when it was read")"));
+    CHECK(has(json, R"("may_have_ended_calls":)"));
+  }
+
+  TEST_CASE("a function on a side pool that returns once it was asked has its frames" *
+            doctest::skip(VIGIL_TSAN)) {
+    vigil::inspect::install();
+    std::atomic<bool> stop{false};
+    std::string text;
+    vigil::run([&] {
+      auto f = vigil::spawn(vigil::fiber_options{.name = "calls"}, [&] {
+        while (!stop.load())
+          vigil::blocking([&] { hear_one(stop); });
+      });
+      vigil::blocking([&] {
+        for (int i = 0; i < 1000 && !has(text, "(calls) [parked when it was read"); ++i)
+          text = inspected();
+      });
+      stop.store(true);
+      f.join();
+    });
+    NOTE(text);
+    CHECK(has(fiber_line(text, "calls"),
+              "(calls) [parked when it was read: blocking: a function on a side pool (on thread "));
+    CHECK(has(text, "::hear_one("));
   }
 
   TEST_CASE("threads that are asked in read(2) get their bytes, and no EINTR" *

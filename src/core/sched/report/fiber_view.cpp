@@ -108,6 +108,11 @@ bool has_id(const stack& where, std::uint64_t id) noexcept {
   return id_of(*control_block(where)) == id;
 }
 
+fiber_moment moment_of(const stack& where) noexcept {
+  const fiber& f = *control_block(where);
+  return {id_of(f), look_at(f.runs)};
+}
+
 bool is_unmoved(const stack& where, const fiber_view& s) noexcept {
   // Pairs with worker::about_to_run(): if a byte that was read was written after a switch
   // to the fiber, the count of that switch is seen here.

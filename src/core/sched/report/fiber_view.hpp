@@ -44,7 +44,11 @@ struct fiber_view : fiber_identity {
 
   bool is_parked() const noexcept { return state == fiber_state::parked && !moved_on; }
 
-  const char* state_words() const noexcept { return moved_on ? "has moved on" : to_string(state); }
+  const char* state_words() const noexcept {
+    if (moved_on) return "has moved on";
+    if (!left_since) return to_string(state);
+    return state == fiber_state::running ? "running when it was read" : "parked when it was read";
+  }
 
   const void* task = nullptr;  // of a task: its address, which is only compared
   fiber_state state = fiber_state::made;
@@ -71,7 +75,8 @@ struct fiber_view : fiber_identity {
   // the count of its waits.
   resume_point resumes_at = nullptr;
   std::uint32_t runs = 0;
-  bool moved_on = false;  // ran while it was looked at: of the rest only who it is holds
+  bool moved_on = false;    // ran while it was looked at: of the rest only who it is holds
+  bool left_since = false;  // is of the moment in which a thread's stack was read; gone on now
 };
 
 // How the value of a field is written, in text and in JSON. Those of the wait are shown
@@ -197,6 +202,15 @@ VIGIL_FOR_IO bool has_id(const stack& where, std::uint64_t id) noexcept;
 
 // Whether the stack of this fiber is measured (stack_sampler.hpp): another cheap look.
 VIGIL_FOR_IO bool is_measured(const stack& where) noexcept;
+
+// Which run the fiber on this stack is in, or was in last. Async-signal-safe. Caller: as
+// above.
+struct fiber_moment {
+  std::uint64_t id = 0;
+  std::uint32_t runs = 0;
+};
+
+VIGIL_FOR_IO fiber_moment moment_of(const stack& where) noexcept;
 
 // Whether the fiber on this stack has not run since the view was taken, and so whether
 // what was read from its stack in between belongs to one moment. Caller: as above.
