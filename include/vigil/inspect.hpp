@@ -152,8 +152,10 @@ inline constexpr const char* openmetrics_type =
 // trace_processor. docs/guide/recorder.md says what it shows, and how many seconds that
 // is. Times are those of the runtime's clock.
 //
-// Nothing is stopped. It takes about a microsecond for each event; a fiber's worker is
-// kept for that time, so call it in vigil::blocking. Any thread; not a signal handler.
+// Nothing is stopped. It takes about a microsecond for each event, and up to 3 s for the
+// names of functions if a limit of the time for which a fiber may run has passed; a
+// fiber's worker is kept for that time, so call it in vigil::blocking. Any thread; not a
+// signal handler.
 // Zero or negative: only the names are written. Throws std::bad_alloc, and
 // std::system_error if `out` cannot be written.
 VIGIL_API void write_trace(std::FILE* out,

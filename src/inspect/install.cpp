@@ -3,9 +3,11 @@
 #include "core/base/atomic.hpp"
 #include "core/sched/report/dump.hpp"
 #include "core/sched/report/dump_extension.hpp"
+#include "core/sched/worker/worker.hpp"
 #include "core/sync/lock_watch.hpp"
 #include "inspect/kept_thread.hpp"
 #include "inspect/kernel_clock.hpp"
+#include "inspect/long_runs.hpp"
 #include "inspect/measured_stacks.hpp"
 #include "inspect/object_users.hpp"
 #include "inspect/own_frames.hpp"
@@ -249,6 +251,7 @@ bool inspect_extension::report(const long_run& r) const noexcept {
   }
   const bool is_of_run = frames.count != 0 ? who.runs == r.who.runs : r.goes_on();
   if (frames.result == frames_result::moved_on || !is_of_run) return false;
+  if (r.on.counters.log.is_on()) keep(r, frames);
   try {
     start_own_thread([line = std::string(r.text), frames] { write_run(line, frames); });
   } catch (const std::exception&) {

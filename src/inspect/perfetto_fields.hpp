@@ -40,7 +40,7 @@ enum : unsigned {
 }
 
 namespace annotation_field {
-enum : unsigned { unsigned_value = 3, signed_value = 4, text = 6, name = 10 };
+enum : unsigned { unsigned_value = 3, signed_value = 4, text = 6, name = 10, elements = 12 };
 }
 
 inline constexpr std::uint64_t slice_begin = 1;

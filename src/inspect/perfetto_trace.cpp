@@ -5,6 +5,7 @@
 
 #include "core/sched/wait/wait_reason.hpp"
 #include "core/timer/runtime_timer.hpp"
+#include "inspect/perfetto_event.hpp"
 #include "inspect/perfetto_fields.hpp"
 #include "inspect/proto_writer.hpp"
 #include "inspect/valid_utf8.hpp"
@@ -19,57 +20,6 @@
 
 namespace VIGIL_DETAIL {
 namespace {
-
-class track_event {
- public:
-  track_event(std::uint64_t type, std::uint64_t track) {
-    out_.number(event_field::type, type).number(event_field::track, track);
-  }
-
-  track_event& name(std::string_view text) {
-    out_.text(event_field::name, valid_utf8(text));
-    return *this;
-  }
-
-  track_event& note(std::string_view name, std::string_view text) {
-    out_.message(event_field::annotation,
-                 proto_writer()
-                     .text(annotation_field::name, name)
-                     .text(annotation_field::text, valid_utf8(text)));
-    return *this;
-  }
-
-  track_event& note(std::string_view name, std::uint64_t value) {
-    out_.message(event_field::annotation,
-                 proto_writer()
-                     .text(annotation_field::name, name)
-                     .number(annotation_field::unsigned_value, value));
-    return *this;
-  }
-
-  track_event& note(std::string_view name, std::int64_t value) {
-    out_.message(event_field::annotation,
-                 proto_writer()
-                     .text(annotation_field::name, name)
-                     .number(annotation_field::signed_value, static_cast<std::uint64_t>(value)));
-    return *this;
-  }
-
-  track_event& flow(unsigned field, std::uint64_t id) {
-    out_.fixed64(field, id);
-    return *this;
-  }
-
-  track_event& value(std::uint64_t v) {
-    out_.number(event_field::counter_value, v);
-    return *this;
-  }
-
-  const proto_writer& message() const noexcept { return out_; }
-
- private:
-  proto_writer out_;
-};
 
 // The file, packet by packet.
 class trace_file {
@@ -172,8 +122,13 @@ class runtime_tracks {
   }
 
   void write_all() {
-    for (const recorded_event& e : of_.events)
+    auto run = of_.long_runs.begin();
+    for (const recorded_event& e : of_.events) {
+      for (; run != of_.long_runs.end() && run->time < e.time; ++run)
+        write(*run);
       write(e);
+    }
+    std::for_each(run, of_.long_runs.end(), [&](const recorded_run& r) { write(r); });
   }
 
  private:
@@ -273,6 +228,14 @@ class runtime_tracks {
         out_.add(e.time, track_event(instant, track).name("context: deadline passed"));
         return;
     }
+  }
+
+  void write(const recorded_run& r) {
+    out_.add(r.time,
+             track_event(instant, workers_[r.worker].track)
+                 .name(r.limit)
+                 .note("fiber", r.fiber)
+                 .note("frames", r.frames));
   }
 
   void run(const recorded_event& e, worker_track& w) {

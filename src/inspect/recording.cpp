@@ -1,13 +1,19 @@
 #include "inspect/recording.hpp"
 
 #include "core/base/foreign_memory.hpp"
+#include "core/sched/report/dump_writer.hpp"
 #include "core/sched/report/fiber_view.hpp"
 #include "core/sched/worker/running_runtimes.hpp"
 #include "core/sched/worker/scheduler.hpp"
+#include "inspect/long_runs.hpp"
+#include "inspect/own_thread.hpp"
+#include "inspect/report.hpp"
+#include "inspect/symbols.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 namespace VIGIL_DETAIL {
@@ -215,6 +221,47 @@ std::vector<raw_recording> copy_logs() {
   return raw;
 }
 
+// A line each, without the indentation.
+std::vector<std::string> lines_of(const frame_list& frames, symbol_reader& names) {
+  std::string text;
+  dump_writer to(text);
+  write_frames(to, frames, names);
+  to.flush();
+  std::vector<std::string> lines;
+  for (std::size_t at = 0, end = 0; at < text.size(); at = end + 1) {
+    end = text.find('\n', at);
+    lines.push_back(text.substr(at, end - at));
+    lines.back().erase(0, lines.back().find_first_not_of(' '));
+  }
+  return lines;
+}
+
+// On a thread of its own, since the caller may be a fiber. If naming the functions fails,
+// or takes too long, the trace has none of them.
+std::vector<recorded_run> named(const std::vector<kept_run>& runs) {
+  if (runs.empty()) return {};
+  const auto all = std::make_shared<std::vector<recorded_run>>();
+  const auto name_all = [all, runs] {
+    symbol_reader names;
+    for (const kept_run& k : runs)
+      all->push_back({k.time, k.fiber, k.worker, k.limit, lines_of(k.frames, names)});
+  };
+  try {
+    if (on_own_thread(names_patience, name_all)) return std::move(*all);
+  } catch (const std::system_error&) {  // no thread could be started
+  }
+  return {};
+}
+
+// Real time would give each trace of a seed other ones.
+void add_long_runs(recording& to, nanos now, nanos last) {
+  if (to.is_virtual) return;
+  std::vector<kept_run> runs = kept_runs_of(to.runtime);
+  std::erase_if(runs, [&](const kept_run& k) { return now - k.time > last; });
+  to.long_runs = named(runs);
+  std::ranges::stable_sort(to.long_runs, {}, &recorded_run::time);
+}
+
 }  // namespace
 
 std::vector<recording> collect_recordings(nanos last) {
@@ -234,6 +281,7 @@ std::vector<recording> collect_recordings(nanos last) {
   std::vector<recording> all;
   for (raw_recording& r : raw) {
     std::ranges::stable_sort(r.done.events, {}, &recorded_event::time);
+    add_long_runs(r.done, r.copied.now, last);
     all.push_back(std::move(r.done));
   }
   return all;

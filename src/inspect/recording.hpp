@@ -38,6 +38,14 @@ struct recorded_fiber {
   fiber_role role = fiber_role::user;
 };
 
+struct recorded_run {
+  nanos time;  // when it was seen to have passed the limit
+  std::uint64_t fiber;
+  std::size_t worker;
+  const char* limit;
+  std::vector<std::string> frames;  // the innermost first; as a dump writes them
+};
+
 struct recording {
   static constexpr std::uint32_t outside = ~std::uint32_t{0};
 
@@ -50,6 +58,7 @@ struct recording {
   std::unordered_map<std::uint64_t, recorded_fiber> fibers;  // by id
   std::unordered_map<std::uint64_t, std::string> regions;    // by the address of the name
   std::uint64_t pending = 0;                                 // timers, at the end
+  std::vector<recorded_run> long_runs;                       // ordered by time
 };
 
 // The recordings of all runtimes that run and record, each of its last `last`

@@ -4,7 +4,10 @@
 #include <vigil/vigil.hpp>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdio>
+#include <cstdlib>
+#include <string>
 #include <thread>
 
 using namespace std::chrono_literals;
@@ -36,12 +39,38 @@ void act_outside(vigil::runtime& rt) {
   static_cast<void>(answers.recv());
 }
 
+std::string trace() {
+  char* text = nullptr;
+  std::size_t size = 0;
+  std::FILE* const out = ::open_memstream(&text, &size);
+  vigil::inspect::write_trace(out);
+  std::fclose(out);
+  const std::string copy(text, size);
+  std::free(text);
+  return copy;
+}
+
+// Returns once the trace shows that this fiber computes.
+[[gnu::noinline]] void compute_for_long() {
+  std::atomic<bool> is_shown{false};
+  std::thread looks([&] {
+    while (trace().find("slow_fiber") == std::string::npos)
+      std::this_thread::sleep_for(1ms);
+    is_shown.store(true);
+  });
+  while (!is_shown.load()) {
+  }
+  looks.join();
+}
+
 }  // namespace
 
 int main() {
+  vigil::inspect::install();
   vigil::options o;
   o.workers = 2;
   o.recorder_events = 16'384;
+  o.slow_fiber = 10ms;
   vigil::runtime rt(o);
   rt.run([&] {
     auto jobs = vigil::make_channel<int>();
@@ -60,10 +89,11 @@ int main() {
     worker.join();
     vigil::blocking([] {});
     let_steal();
+    vigil::spawn({.name = "computes"}, [] { compute_for_long(); }).join();
     act_outside(rt);
     while (rt.stats().kernel_waits < 2)
       vigil::sleep_for(2ms);
     vigil::inspect::write_trace(stdout);
-    std::fprintf(stderr, "%llu\n", static_cast<unsigned long long>(rt.stats().steals));
+    std::fprintf(stderr, "%llu stolen\n", static_cast<unsigned long long>(rt.stats().steals));
   });
 }

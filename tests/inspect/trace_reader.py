@@ -6,6 +6,12 @@ import subprocess
 FIELD = re.compile(r'\s*(\w+)(?:: ("(?:[^"\\]|\\.)*"|\S+)| (\{))|\s*(\})')
 
 
+def value_of(note):
+    """Of an array: a list of the values."""
+    field, values = next((k, v) for k, v in note.items() if k != "name")
+    return [value_of(v) for v in values] if field == "array_values" else values[0]
+
+
 def text_of(value):
     return value.strip('"').replace("\\'", "'")
 
@@ -39,8 +45,7 @@ class Event:
         self.kind = e["type"][0].removeprefix("TYPE_")
         self.name = e.get("name", [""])[0]
         self.notes = {
-            n["name"][0]: next(v[0] for k, v in n.items() if k != "name")
-            for n in e.get("debug_annotations", [])
+            n["name"][0]: value_of(n) for n in e.get("debug_annotations", [])
         }
         self.begins = e.get("flow_ids", [])
         self.ends = e.get("terminating_flow_ids", [])

@@ -75,6 +75,7 @@ void slow_fibers::write(long_run& r, const passed& by) noexcept {
   const double limit = static_cast<double>(by.limit) / 1e6;
   switch (by.kind) {
     case limit_kind::slow_fiber:
+      r.limit = "slow_fiber";
       std::snprintf(
           r.text,
           sizeof r.text,
@@ -88,6 +89,7 @@ void slow_fibers::write(long_run& r, const passed& by) noexcept {
           limit);
       break;
     case limit_kind::ran_for:
+      r.limit = "ran_for";
       std::snprintf(
           r.text,
           sizeof r.text,
@@ -99,6 +101,7 @@ void slow_fibers::write(long_run& r, const passed& by) noexcept {
           limit);
       break;
     case limit_kind::timer_late:
+      r.limit = "timer_late";
       std::snprintf(
           r.text,
           sizeof r.text,

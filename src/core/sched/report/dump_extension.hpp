@@ -23,7 +23,8 @@ struct long_run {
   const unsigned long stretch;  // of the worker (worker_counters), which is its run
   stack where{};
   fiber_view who{};
-  char text[2304] = {};  // the line that reports it
+  const char* limit = "";  // the name of the setting
+  char text[2304] = {};    // the line that reports it
 };
 
 class dump_extension {
