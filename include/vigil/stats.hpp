@@ -52,6 +52,13 @@ struct runtime_stats {
   // From the moment in which a fiber became ready until a worker ran it: one in 64 is
   // timed, in real time; none on virtual time.
   delay_histogram run_queue_delay;
+  // For how long the oldest ready fiber has waited for a worker by now, at least: each
+  // worker follows one of those that are timed, until it runs. 0 if none of these waits.
+  std::chrono::nanoseconds oldest_ready{0};
+  // For how long a fiber, or a callback, has run by now without a switch, of the longest,
+  // in real time, at least: from the first look at that run, by stats(), a dump, the
+  // metrics or the live page. So the first of these that comes upon a run tells 0.
+  std::chrono::nanoseconds longest_run{0};
 
   // Timers; the timer of a fiber's wait counts like any other.
   std::uint64_t timers_armed = 0;  // from idle to pending; includes periodic re-arming

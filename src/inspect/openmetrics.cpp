@@ -345,6 +345,12 @@ void write_places(exposition& out, const process_facts& all) {
 }
 
 void write_work(exposition& out, const std::vector<runtime_facts>& all) {
+  out.family("vigil_fiber_oldest_ready_seconds",
+             "gauge",
+             "For how long a ready fiber has waited by now for a worker, of the oldest, at least.",
+             "seconds");
+  for (const runtime_facts& r : all)
+    out.sample("", r.of, seconds(r.stats.oldest_ready.count()));
   out.family("vigil_fiber_longest_run_seconds",
              "gauge",
              "For how long a fiber has run by now without a switch, of the longest, at least.",

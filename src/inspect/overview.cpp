@@ -214,6 +214,7 @@ class survey {
                        {"fibers_alive", r.stats.fibers_alive},
                        {"timers_pending", r.stats.timers_pending},
                        {"io_pending", r.stats.io_pending},
+                       {"oldest_ready_nanoseconds", r.stats.oldest_ready.count()},
                        {"workers", std::move(of)}};
       if (longest != nullptr) one["longest_running"] = json_of(longest->one);
       all.push_back(std::move(one));

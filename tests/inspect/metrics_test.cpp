@@ -150,6 +150,52 @@ TEST_SUITE("work of workers") {
     });
   }
 
+  TEST_CASE("a fiber that runs on from one look to the next shows in stats()") {
+    vigil::run([] {
+      static_cast<void>(vigil::stats());
+      compute_for(20ms);
+      CHECK(vigil::stats().longest_run >= 20ms);
+      vigil::this_fiber::yield();
+      CHECK(vigil::stats().longest_run == 0ns);
+    });
+  }
+
+  TEST_CASE("of many ready fibers that wait the oldest one's age is told, and then no more") {
+    vigil::options o;
+    o.workers = 1;
+    vigil::run(o, [] {
+      CHECK(vigil::stats().oldest_ready == 0ns);
+      std::vector<vigil::fiber<void>> fibers;
+      for (int i = 0; i < 128; ++i)
+        fibers.push_back(vigil::spawn([] {}));
+      compute_for(20ms);
+      const vigil::runtime_stats stats = vigil::stats();
+      CHECK(stats.oldest_ready >= 20ms);
+      CHECK(stats.oldest_ready <= stats.workers_busy);
+      const std::string text = vigil::inspect::openmetrics();
+      CHECK(std::stod(sample(text, "vigil_fiber_oldest_ready_seconds" + of_runtime())) >= 0.020);
+      for (auto& f : fibers)
+        f.join();
+      CHECK(vigil::stats().oldest_ready == 0ns);
+    });
+  }
+
+  TEST_CASE("a fiber that is followed and stolen is followed no more") {
+    vigil::options o;
+    o.workers = 2;
+    vigil::run(o, [] {
+      std::atomic<int> has_run{0};
+      std::vector<vigil::fiber<void>> fibers;
+      for (int i = 0; i < 128; ++i)
+        fibers.push_back(vigil::spawn([&has_run] { has_run.fetch_add(1); }));
+      while (has_run.load() < 128) {  // the other worker runs them
+      }
+      CHECK(vigil::stats().oldest_ready == 0ns);
+      for (auto& f : fibers)
+        f.join();
+    });
+  }
+
   TEST_CASE("fibers are counted by twenty places, and the others together") {
     in_virtual([] {
       std::vector<vigil::fiber<void>> fibers;

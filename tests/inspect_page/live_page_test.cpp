@@ -180,6 +180,7 @@ TEST_SUITE("live page") {
       const json::value& ran = again.at(0).at("workers").at(0).at("runs").at("ran");
       CHECK(ran.at("at_most_nanoseconds").as_int64() > 0);
       CHECK(again.at(0).at("longest_running").at("name") == "main");
+      CHECK(again.at(0).at("oldest_ready_nanoseconds").as_int64() >= 0);
       const json::value& later = again.at(0).at("workers").at(0);
       CHECK(later.at("busy_nanoseconds").as_int64() > only.at("busy_nanoseconds").as_int64());
     });

@@ -3,11 +3,13 @@
 #include "core/machine/process_state.hpp"
 #include "core/machine/signal_name.hpp"
 #include "core/sched/process/process_signals.hpp"
+#include "core/sched/report/fiber_view.hpp"
 
 #include <vigil/error.hpp>
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
@@ -68,8 +70,12 @@ void check_stack(const char* name, std::size_t size) {
 runtime_stats stats_of(const scheduler& sched) {
   runtime_stats s;
   sched.add_stats(s);
-  for (const auto& w : sched.workers())
+  for (const auto& w : sched.workers()) {
     s.workers_busy += std::chrono::nanoseconds(w->counters.busy.get());
+    run_bounds::span ran;
+    if (current_of(*w) == nullptr || !w->has_run_for(ran)) continue;
+    s.longest_run = std::max(s.longest_run, std::chrono::nanoseconds(ran.at_least));
+  }
   s.blocking = sched.own_pool->stats();
   const stack_stats stacks = read_stack_stats();
   s.stacks_in_use = stacks.in_use;

@@ -34,6 +34,7 @@
 
 namespace VIGIL_DETAIL {
 
+class queue_delays;
 class scheduler;
 class worker;
 
@@ -221,6 +222,9 @@ class fiber_core {
   // --- the handle
   fiber_joining joining;
   fiber_life life;
+
+  // --- rarely touched
+  queue_delays* timed_by = nullptr;  // the one that has set queued_at
 
   // --- its identity and its place
   fiber_identity identity;

@@ -2,8 +2,10 @@
 // look at the clock for each would cost as much as the switch.
 //
 // A worker has one: it stamps fibers that become ready on it, and notes those that it
-// runs, whichever worker has stamped them. On virtual time nothing is timed. It also
-// tells the flight recorder of each fiber that becomes ready: one look serves both.
+// runs, whichever worker has stamped them. On virtual time nothing is timed. One of those
+// that it has stamped is followed until it runs, so that any thread can tell for how long
+// it has waited by now. A worker also tells the flight recorder of each fiber that
+// becomes ready: one look serves both.
 #pragma once
 
 #include "core/base/clock_source.hpp"
@@ -37,7 +39,15 @@ class queue_delays {
   // f is about to run.
   void end(fiber& f) noexcept {
     if (f.queued_at != 0) [[unlikely]]
-      counters_.note(monotonic_now() - std::exchange(f.queued_at, 0));
+      note_end(f);
+  }
+
+  // For how long the fiber that is followed has waited at `now`, or a moment before; 0:
+  // none is. Any thread.
+  nanos followed_for(nanos now) const noexcept {
+    // ordering: a statistic. The fiber waited at `now`, unless it began to wait later.
+    const nanos since = followed_since_.load(order::relaxed);
+    return since != 0 && since < now ? now - since : 0;
   }
 
   void add_stats(delay_histogram& h) const noexcept { counters_.add_stats(h); }
@@ -54,7 +64,22 @@ class queue_delays {
       untimed_ = timed_of;
       record(f, is_started);
     }
-    if (!is_virtual_) f.queued_at = monotonic_now();
+    if (is_virtual_) return;
+    f.queued_at = monotonic_now();
+    f.timed_by = this;
+    // ordering: its own thread alone sets it if it is 0.
+    if (followed_since_.load(order::relaxed) == 0) {
+      followed_since_.store(f.queued_at, order::relaxed);  // ordering: as above
+    }
+  }
+
+  [[gnu::noinline]] void note_end(fiber& f) noexcept {
+    const nanos since = std::exchange(f.queued_at, 0);
+    counters_.note(monotonic_now() - since);
+    // Two that were stamped at one time count as one.
+    // ordering: the fiber came by a queue, and the store before it.
+    atomic<nanos>& followed = f.timed_by->followed_since_;
+    if (followed.load(order::relaxed) == since) followed.store(0, order::relaxed);
   }
 
   void record(const fiber& f, bool is_started) noexcept {
@@ -67,6 +92,7 @@ class queue_delays {
   unsigned unseen_;              // fibers up to the next look
   unsigned untimed_ = timed_of;  // ... and to the next one that is timed, if all are seen
   delay_counters counters_;
+  atomic<nanos> followed_since_{0};  // 0: none is; set by its thread, cleared by any worker
 };
 
 }  // namespace VIGIL_DETAIL

@@ -1,5 +1,6 @@
 #include "core/sched/worker/scheduler.hpp"
 
+#include "core/base/clock_source.hpp"
 #include "core/machine/process_state.hpp"
 #include "core/sched/fiber/stack_sampler.hpp"
 #include "core/sched/worker/fiber_entry.hpp"
@@ -9,6 +10,8 @@
 #include <vigil/testing.hpp>
 #include <vigil/trace.hpp>
 
+#include <algorithm>
+#include <chrono>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -283,12 +286,14 @@ void scheduler::add_stats(runtime_stats& s) const noexcept {
   s.overseer_looks += overseer_looks.get();
   std::uint64_t begun = 0;
   std::uint64_t over = 0;
+  const nanos now = monotonic_now();
   for (const auto& w : workers_) {
     const worker_counters& c = w->counters;
     s.fibers_started += c.fibers_started.get();
     s.switches += c.switches.get();
     s.steals += c.steals.get();
     c.queued.add_stats(s.run_queue_delay);
+    s.oldest_ready = std::max(s.oldest_ready, std::chrono::nanoseconds(c.queued.followed_for(now)));
     over += c.sleeps_ended.get();
     begun += c.sleeps_begun.get();
     s.kernel_waits += c.kernel_waits.get();
