@@ -29,7 +29,7 @@ struct reported_fiber {
   awaited_object awaited;
 };
 
-// Fibers with the same frames, but for those of the library.
+// Fibers with the same frames, but for those that are folded (symbols.hpp).
 struct fiber_group {
   frame_list frames;
   frame_list called;  // of the function on a side pool that they wait for
@@ -62,7 +62,7 @@ struct fiber_report {
   }
 };
 
-// Puts groups together that differ in frames of the library alone. Throws std::bad_alloc.
+// Puts groups together that differ in folded frames alone. Throws std::bad_alloc.
 void join_groups(fiber_report& r, symbol_reader& names);
 
 // Looks at all fibers and tasks; with `running_on` at the running fibers of that

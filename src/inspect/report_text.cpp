@@ -15,26 +15,35 @@
 namespace VIGIL_DETAIL {
 namespace {
 
-// Writes frames, and folds those of the library: they tell nothing to those who do not
-// write it.
+// Writes frames, and folds those that are not the program's.
 class frame_writer {
  public:
   explicit frame_writer(dump_writer& out) noexcept : out_(out) {}
 
   void write(const code_place& p) noexcept {
     for (std::size_t i = 0; i < p.functions.size(); ++i) {
-      if (is_of_library(p.functions[i])) {
-        ++folded_;
-      } else {
-        end();
-        write(p, i);
+      switch (owner_of(p.functions[i])) {
+        case code_owner::vigil:
+          ++of_vigil_;
+          break;
+        case code_owner::call_of_std:
+          ++of_std_;
+          break;
+        case code_owner::program:
+          end();
+          write(p, i);
+          break;
       }
     }
   }
 
   void end() noexcept {
-    if (folded_ != 0) out_.text("    ... ").number(folded_).text(" functions of vigil\n");
-    folded_ = 0;
+    const unsigned folded = of_vigil_ + of_std_;
+    if (folded == 0) return;
+    out_.text("    ... ").number(folded).text(folded == 1 ? " function of " : " functions of ");
+    if (of_vigil_ != 0) out_.text(of_std_ != 0 ? "vigil and " : "vigil");
+    out_.text(of_std_ != 0 ? "std\n" : "\n");
+    of_vigil_ = of_std_ = 0;
   }
 
  private:
@@ -52,7 +61,8 @@ class frame_writer {
   }
 
   dump_writer& out_;
-  unsigned folded_ = 0;
+  unsigned of_vigil_ = 0;
+  unsigned of_std_ = 0;
 };
 
 void write_line(dump_writer& out,

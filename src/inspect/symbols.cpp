@@ -250,8 +250,19 @@ symbol_reader::~symbol_reader() = default;
 // The name of a function that is made of a template begins with the type of its result:
 // the function's own follows the last space that is in no brackets, before the
 // parameters.
-bool is_of_library(const code_function& f) noexcept {
-  const std::string_view name = f.name;
+code_owner owner_of(const code_function& f) noexcept {
+  constexpr std::string_view calls[] = {"__invoke",
+                                        "invoke<",
+                                        "invoke_r<",
+                                        "__apply_impl<",
+                                        "apply<",
+                                        "_Function_handler<",
+                                        "function<",
+                                        "move_only_function<",
+                                        "_Bind",
+                                        "thread::_",
+                                        "__function::"};
+  std::string_view name = f.name;
   std::size_t begin = 0;
   int depth = 0;
   for (std::size_t i = 0; i < name.size(); ++i) {
@@ -261,11 +272,19 @@ bool is_of_library(const code_function& f) noexcept {
     if (c == '>' || c == ')' || c == '}') --depth;
     if (c == ' ' && depth == 0) begin = i + 1;
   }
-  return name.substr(begin).starts_with("vigil::");
+  name.remove_prefix(begin);
+  if (name.starts_with("vigil::")) return code_owner::vigil;
+  if (!name.starts_with("std::")) return code_owner::program;
+  name.remove_prefix(name.starts_with("std::__1::") ? 10 : 5);  // libc++'s are in __1
+  const bool is_call = std::any_of(
+      std::begin(calls), std::end(calls), [name](auto c) { return name.starts_with(c); });
+  return is_call ? code_owner::call_of_std : code_owner::program;
 }
 
 bool is_library(const code_place& p) noexcept {
-  return std::all_of(p.functions.begin(), p.functions.end(), is_of_library);
+  return std::all_of(p.functions.begin(), p.functions.end(), [](const code_function& f) {
+    return owner_of(f) != code_owner::program;
+  });
 }
 
 const code_place& symbol_reader::at(std::uintptr_t place) {

@@ -30,9 +30,16 @@ struct code_place {
   std::vector<code_function> functions;
 };
 
-bool is_of_library(const code_function& f) noexcept;
+// Whose function it is. All but the program's tell nothing to those who look for a fault.
+enum class code_owner : std::uint8_t {
+  program,
+  vigil,
+  call_of_std,  // a function of the standard library that only calls another
+};
 
-// Whether all functions of the place are the library's.
+code_owner owner_of(const code_function& f) noexcept;
+
+// Whether none of the functions of the place is the program's.
 bool is_library(const code_place& p) noexcept;
 
 // Names places, each once. For one thread at a time. Opens files.

@@ -41,10 +41,24 @@ std::vector<std::string> own(const std::vector<std::string>& functions, const ch
 }  // namespace
 
 TEST_SUITE("frames") {
-  TEST_CASE("which functions are the library's") {
-    const auto is = [](const char* name) {
-      return vigil::detail::is_of_library({.name = name, .file = "", .line = 0});
+  TEST_CASE("which functions are the library's, and which of std only call another") {
+    using vigil::detail::code_owner;
+    const auto owner = [](const char* name) {
+      return vigil::detail::owner_of({.name = name, .file = "", .line = 0});
     };
+    const auto is = [&](const char* name) { return owner(name) == code_owner::vigil; };
+    for (const char* const call :
+         {"void std::__invoke_impl<void, main::{lambda()#1}>(std::__invoke_other, "
+          "main::{lambda()#1}&&)",
+          "std::__invoke_result<void (*)()>::type std::__invoke<void (*)()>(void (*&&)())",
+          "std::_Function_handler<void (), main::{lambda()#1}>::_M_invoke(std::_Any_data const&)",
+          "std::function<void ()>::operator()() const",
+          "void std::__1::__invoke<main::$_0>(main::$_0&&)"}) {
+      NOTE("call: ", call);
+      CHECK(owner(call) == code_owner::call_of_std);
+    }
+    CHECK(owner("std::mutex::lock()") == code_owner::program);
+    CHECK(owner("std::vector<int> shop::invoke<int>(int)") == code_owner::program);
     CHECK(is("vigil::detail::worker::park()"));
     CHECK(is("void vigil::sleep_for<std::chrono::hours>(std::chrono::hours const&)"));
     CHECK(is("vigil::channel<int> vigil::make_channel<int>(unsigned long)"));
@@ -84,7 +98,9 @@ TEST_SUITE("frames") {
         const std::string json = written([](std::FILE* f) { vigil::inspect::dump_json(f); });
         // In the text the library's frames are folded, as are those of its own fibers.
         CHECK(count_of(json, "stack_begins") >= 10);
-        CHECK(count_of(dumped, " functions of vigil\n") >= 10);
+        CHECK(count_of(dumped, " functions of vigil") >= 10);
+        CHECK_FALSE(has(dumped, "    at std::__invoke"));
+        CHECK_FALSE(has(dumped, " 1 functions"));
         CHECK_FALSE(has(dumped, "    at vigil::"));
         ten_waits::for_each_kind([&]<class Wait>() {
           NOTE("Wait::name: ", Wait::name);

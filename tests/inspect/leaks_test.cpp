@@ -378,7 +378,7 @@ TEST_CASE("the report names the wait and the frames, and what may end a wait") {
     CHECK(has(text, "vigil: fibers that can never go on"));
     CHECK(has(fiber_line(text, "stuck"), "[parked: channel receive (nil channel)"));
     CHECK(has(fiber_line(text, "waits"), "from the channel made at"));
-    CHECK(has(text, " functions of vigil\n"));
+    CHECK(has(text, " functions of vigil"));
     if (!VIGIL_TSAN) {
       CHECK(has(text, "(may go on: what it waits for can be reached from "));
     } else {

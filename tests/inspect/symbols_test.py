@@ -40,10 +40,13 @@ check("each function is named, in order", len(expected) == 6 and found == expect
 check("all other lines are as they were",
       [x for x in dump.splitlines() if not x.startswith("    at ")] ==
       [x for x in named.stdout.splitlines() if not x.startswith(("    at ", "    ... "))])
-FOLDED = re.compile(r"^    \.\.\. [1-9]\d* functions of vigil$", re.M)
-check("the library's functions are folded, by runs",
-      FOLDED.search(named.stdout) is not None and "    at vigil::" not in named.stdout and
-      not re.search(r"functions of vigil\n    \.\.\.", named.stdout), named.stdout)
+FOLDED = re.compile(r"^    \.\.\. (?:1 function|\d\d+ functions|[2-9] functions) of "
+                    r"(?:vigil|std|vigil and std)$", re.M)
+runs = re.findall(r"^    \.\.\. .*", named.stdout, re.M)
+check("the functions of the library and the calls of std are folded, by runs",
+      runs and all(map(FOLDED.search, runs)) and
+      not re.search(r"    at (?:vigil::|(?:.* )?std::__invoke)", named.stdout) and
+      not re.search(r"functions? of .*\n    \.\.\.", named.stdout), named.stdout)
 
 builds = dict(re.findall(r"^    \(build ([0-9a-f]+) of (.*)\)$", dump, re.M))
 builds = {path: build for build, path in builds.items()}
@@ -84,7 +87,7 @@ with tempfile.TemporaryDirectory() as folder:
 # that it does not wait for more.
 parts = dump.rpartition("    at ?")
 parts = (parts[0], parts[1] + parts[2])
-half = re.sub(rb"    \.\.\. \d+ functions of vigil\n$", b"", symbols(input=parts[0]).stdout.encode())
+half = re.sub(rb"    \.\.\. \d+ functions? of .*\n$", b"", symbols(input=parts[0]).stdout.encode())
 behind = subprocess.Popen([root / "tools/vigil-symbols"], stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, start_new_session=True)
 behind.stdin.write(parts[0].encode())
