@@ -23,10 +23,8 @@ namespace VIGIL_PUBLIC::inspect {
 
 struct stuck_fiber {
   std::uint64_t id = 0;
+  std::uint64_t runtime = 0;  // its number: those of fibers are each runtime's own
   std::string name;
-  // Some lines: where it was started, its wait, for a possible one what might end that,
-  // and its frames.
-  std::string text;
 };
 
 struct stuck_report {
@@ -37,6 +35,9 @@ struct stuck_report {
   std::vector<stuck_fiber> possible;
   // Why `certain` is empty although there may be such fibers; "" if it is whole.
   std::string why_none_certain;
+  // As a dump has them: where each was started, its wait, for a possible one what might
+  // end that, and the frames, once for those that have the same.
+  std::string text;
 };
 
 // Looks for fibers that can never go on: those that wait for each other, as the holders
@@ -64,7 +65,7 @@ struct stuck_report {
 // functions takes longer than 20 s.
 VIGIL_API stuck_report find_stuck_fibers();
 
-// Writes that report.
+// Writes the text of that report.
 VIGIL_API void dump_stuck_fibers(std::FILE* out);
 
 }  // namespace VIGIL_PUBLIC::inspect

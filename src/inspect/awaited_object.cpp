@@ -38,12 +38,22 @@ bool read_birth_at(const void* at, shown_birth& out) noexcept {
   return copy.read(at) && read_birth(copy.as_object(), at, out);
 }
 
+// 0 if it does not run any more.
+std::uint64_t number_of(const scheduler* sched) noexcept {
+  std::uint64_t number = 0;
+  for_each_running([&](const scheduler& s, runtime_slot&) {
+    if (&s == sched) number = s.number();
+  });
+  return number;
+}
+
 bool read_fiber_at(const void* block, shown_fiber& out) noexcept {
   copied_bytes<fiber> copy;
   if (!copy.read(block)) return false;
   const fiber& f = copy.as_object();
   if (f.magic.load() != fiber::live_magic) return false;
   out.id = f.identity.id;
+  out.runtime = number_of(f.sched);
   std::copy_n(f.identity.name, sizeof out.name, out.name);
   out.name[sizeof out.name - 1] = '\0';
   return true;
@@ -210,6 +220,7 @@ void write_birth(dump_writer& out, const shown_birth& b, bool with_addresses) no
 void write_fiber(dump_writer& out, const shown_fiber& f) noexcept {
   out.text("fiber ").number(f.id);
   if (f.name[0] != '\0') out.text(" (").name(f.name).text(")");
+  write_runtime(out, f.runtime);
 }
 
 void write_holder(dump_writer& out, const shown_object& o) noexcept {
@@ -346,7 +357,9 @@ void find_holder(shown_object& o) noexcept {
   wanted_fiber wanted;
   wanted.id = wanted.found.id = o.who.id;
   for_each_running([&](const scheduler& s, runtime_slot&) {
-    if (holder_word::is_of(o.holder_noted, s.number())) wanted.sched = &s;
+    if (!holder_word::is_of(o.holder_noted, s.number())) return;
+    wanted.sched = &s;
+    wanted.found.runtime = s.number();
   });
   if (wanted.sched != nullptr) for_each_stack_in_use(&look_for, &wanted);
   o.held_by = wanted.is_found ? shown_object::holder::a_fiber : shown_object::holder::gone;
@@ -356,6 +369,10 @@ void find_holder(shown_object& o) noexcept {
 void find_holders(awaited_object& o) noexcept {
   for (std::size_t i = 0; i < o.case_count; ++i)
     find_holder(o.cases[i]);
+}
+
+void write_runtime(dump_writer& out, std::uint64_t runtime) noexcept {
+  if (runtime != 0 && runtimes_running.load() > 1) out.text(" of runtime ").number(runtime);
 }
 
 void write_awaited(dump_writer& out, const awaited_object& o, bool with_addresses) noexcept {

@@ -28,6 +28,7 @@ struct shown_birth {
 
 struct shown_fiber {
   std::uint64_t id = 0;
+  std::uint64_t runtime = 0;  // its number; 0: not known
   char name[fiber_identity::name_room] = "";
 };
 
@@ -86,6 +87,9 @@ void read_awaited(const fiber_view& task, awaited_object& out) noexcept;
 // over all fibers. Caller: as above.
 void find_holder(shown_object& o) noexcept;
 void find_holders(awaited_object& o) noexcept;
+
+// Writes " of runtime 2" after a fiber, if several run.
+void write_runtime(dump_writer& out, std::uint64_t runtime) noexcept;
 
 // Writes it in words, to follow the reason: " of fiber 4 (main)".
 void write_awaited(dump_writer& out, const awaited_object& o, bool with_addresses) noexcept;

@@ -30,6 +30,16 @@ void sort_by_size(std::vector<std::unique_ptr<fiber_group>>& groups) {
   });
 }
 
+template <class F>
+void for_each_awaited(fiber_report& r, F f) {
+  for (reported_task& t : r.tasks)
+    f(t.awaited);
+  for (const auto& g : r.groups) {
+    for (reported_fiber& one : g->fibers)
+      f(one.awaited);
+  }
+}
+
 class collector {
  public:
   collector(const scheduler* running_on, bool with_frames)
@@ -46,16 +56,18 @@ class collector {
     out.flush();
   }
 
-  void visit(const stack& where) {
+  void visit(const stack& where, const waiting_fiber* found = nullptr) {
     fiber_view s;
-    if (!take_view(where, s)) return;
+    if (!take_view(where, s) || (found != nullptr && !found->is(s))) return;
     const bool runs = s.state == fiber_state::running;
     if (running_on_ != nullptr && (s.sched != running_on_ || !runs)) return;
     ++report_.fibers;
     if (report_.collected == fibers_shown_at_most || !is_in_share(where, s)) return;
     reported_fiber f;
     f.shown = s;
+    f.found = found;
     read(where, f);
+    if (found != nullptr && (f.shown.moved_on || !found->is(f.shown))) return;
     name_holders(f.awaited);
     ++report_.collected;
     group_of_read().fibers.push_back(f);
@@ -74,7 +86,7 @@ class collector {
     std::unordered_map<const void*, std::uint64_t> numbers;
     for (const reported_task& t : report_.tasks)
       numbers[t.shown.task] = t.shown.id;
-    for_each_awaited([&numbers](awaited_object& o) {
+    for_each_awaited(report_, [&numbers](awaited_object& o) {
       for (std::size_t i = 0; i < o.case_count; ++i) {
         const auto found = numbers.find(o.cases[i].joined);
         if (found == numbers.end()) continue;
@@ -104,14 +116,6 @@ class collector {
         &by_id);
   }
 
-  // Caller: has visited all.
-  void number_objects() {
-    object_numbers numbers;
-    for_each_awaited([&numbers](awaited_object& o) { numbers.add(o); });
-    numbers.finish();
-    for_each_awaited([&numbers](awaited_object& o) { numbers.apply(o); });
-  }
-
   fiber_report take() {
     sort_by_size(report_.groups);
     report_.may_have_ended_calls = room_.get().may_have_ended_calls;
@@ -120,16 +124,6 @@ class collector {
 
  private:
   using living_users = std::unordered_multimap<std::uint64_t, shown_users*>;
-
-  template <class F>
-  void for_each_awaited(F f) {
-    for (reported_task& t : report_.tasks)
-      f(t.awaited);
-    for (const auto& g : report_.groups) {
-      for (reported_fiber& one : g->fibers)
-        f(one.awaited);
-    }
-  }
 
   bool is_in_share(const stack& where, const fiber_view& v) noexcept {
     if (report_.table == nullptr) return true;
@@ -356,8 +350,9 @@ fiber_report collect_fibers(const scheduler* running_on,
   }
   if (error != nullptr) std::rethrow_exception(error);
   all.name_joined();
-  all.number_objects();
-  return all.take();
+  fiber_report r = all.take();
+  number_objects({&r});
+  return r;
 }
 
 fiber_report collect_these(std::span<const stack> some, bool with_frames) {
@@ -366,6 +361,23 @@ fiber_report collect_these(std::span<const stack> some, bool with_frames) {
     all.visit(where);
   all.find_living_users();
   return all.take();
+}
+
+fiber_report collect_these(std::span<const waiting_fiber> some) {
+  collector all(nullptr, true);
+  for (const waiting_fiber& f : some)
+    all.visit(f.where, &f);
+  all.find_living_users();
+  return all.take();
+}
+
+void number_objects(std::initializer_list<fiber_report*> reports) {
+  object_numbers numbers;
+  for (fiber_report* const r : reports)
+    for_each_awaited(*r, [&numbers](awaited_object& o) { numbers.add(o); });
+  numbers.finish();
+  for (fiber_report* const r : reports)
+    for_each_awaited(*r, [&numbers](awaited_object& o) { numbers.apply(o); });
 }
 
 }  // namespace VIGIL_DETAIL

@@ -6,11 +6,13 @@
 #include "inspect/awaited_object.hpp"
 #include "inspect/frame_list.hpp"
 #include "inspect/object_users.hpp"
+#include "inspect/stuck_fibers.hpp"
 
 #include <vigil/detail/config.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <span>
@@ -27,6 +29,7 @@ class symbol_reader;
 struct reported_fiber {
   fiber_view shown;
   awaited_object awaited;
+  const waiting_fiber* found = nullptr;  // by a search for stuck fibers
 };
 
 // Fibers with the same frames, but for those that are folded (symbols.hpp).
@@ -75,5 +78,11 @@ fiber_report collect_fibers(const scheduler* running_on,
 // Looks at the fibers on these stacks. Caller: holds a slab_hold, and has counted itself
 // in handlers_inside; otherwise as above.
 fiber_report collect_these(std::span<const stack> some, bool with_frames);
+// The same for those of them that still wait as they were found, with their frames. The
+// report keeps pointers to them.
+fiber_report collect_these(std::span<const waiting_fiber> some);
+
+// Tells apart the objects that were made in one line, in all of these reports alike.
+void number_objects(std::initializer_list<fiber_report*> reports);
 
 }  // namespace VIGIL_DETAIL

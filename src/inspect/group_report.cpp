@@ -7,6 +7,7 @@
 #include "core/sched/worker/running_runtimes.hpp"
 #include "inspect/fiber_report.hpp"
 #include "inspect/report.hpp"
+#include "inspect/symbols.hpp"
 
 #include <algorithm>
 #include <array>
@@ -92,7 +93,8 @@ std::string group_text(std::string_view key, bool with_addresses) {
     if (row->count > oldest.count) out.text("; the ").number(oldest.count).text(" oldest:");
     out.text("\n");
   }
-  write_text(out, report, with_addresses);
+  symbol_reader names;
+  write_text(out, report, names, with_addresses);
   out.flush();
   return text;
 }

@@ -174,7 +174,8 @@ std::string text_of(const scheduler* running_on, const inspect::dump_options& op
   if (running_on == nullptr) {
     out.text("vigil: fibers\n").text(r.table_text.c_str());
   }
-  write_text(out, r, options.addresses);
+  symbol_reader names;
+  write_text(out, r, names, options.addresses);
   if (running_on == nullptr) {
     if (r.fibers > r.collected) {
       out.text("... and ").number(r.fibers - r.collected).text(" more\n");

@@ -16,7 +16,7 @@ class symbol_reader;
 VIGIL_FOR_IO void write_frames(dump_writer& out, const frame_list& frames, symbol_reader& names);
 
 // A line for each fiber, and below those with the same frames these frames.
-void write_text(dump_writer& out, fiber_report& r, bool with_addresses);
+void write_text(dump_writer& out, fiber_report& r, symbol_reader& names, bool with_addresses);
 
 // A line for each task; of more than some with equal birth and wait, `at_most` of them,
 // and how many the others are. Throws std::bad_alloc.

@@ -83,6 +83,36 @@ void write_users(dump_writer& out, fiber_report& r, const awaited_object& awaite
   }
 }
 
+void write_open_way(dump_writer& out, const waiting_fiber& f) {
+  if (f.way == open_way::none) return;
+  out.text("    (may go on: ");
+  switch (f.way) {
+    case open_way::none:
+    case open_way::not_known:
+      out.text("it is not known what can end this wait)\n");
+      return;
+    case open_way::other_fiber:
+      out.text("the fiber that it waits for may end)\n");
+      return;
+    case open_way::held_thing:
+      out.text("what it waits for can be reached");
+      break;
+    case open_way::held_stack:
+      out.text("something on its stack can be reached");
+      break;
+    case open_way::held_handle:
+      out.text("its handle can be reached, which can stop it");
+      break;
+  }
+  if (f.seen_by.id != 0) {
+    out.text(" from the stack of fiber ").number(f.seen_by.id);
+    write_runtime(out, f.seen_by.runtime);
+    out.text(")\n");
+  } else {
+    out.text(" from memory that is no fiber's stack)\n");
+  }
+}
+
 void write_group(dump_writer& out,
                  fiber_report& r,
                  const fiber_group& g,
@@ -100,6 +130,7 @@ void write_group(dump_writer& out,
   for (std::size_t i = 0; i < lines; ++i) {
     const reported_fiber& f = *order[i];
     write_line(out, f.shown, f.awaited, with_addresses);
+    if (f.found != nullptr) write_open_way(out, *f.found);
     write_users(out, r, f.awaited);
   }
   if (order.size() > lines) {
@@ -165,8 +196,7 @@ void write_frames(dump_writer& out, const frame_list& frames, symbol_reader& nam
   }
 }
 
-void write_text(dump_writer& out, fiber_report& r, bool with_addresses) {
-  symbol_reader names;
+void write_text(dump_writer& out, fiber_report& r, symbol_reader& names, bool with_addresses) {
   join_groups(r, names);
   for (const auto& g : r.groups)
     write_group(out, r, *g, names, with_addresses);

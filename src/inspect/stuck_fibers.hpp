@@ -25,7 +25,7 @@
 // The least sets that SF1 to SF4 allow are computed; what is not live then is stuck.
 #pragma once
 
-#include "core/machine/stack.hpp"
+#include "core/sched/report/fiber_view.hpp"
 
 #include <vigil/detail/config.hpp>
 
@@ -33,8 +33,6 @@
 #include <vector>
 
 namespace VIGIL_DETAIL {
-
-struct fiber_view;
 
 enum class open_way : std::uint8_t {
   none,         // stuck for certain
@@ -45,13 +43,22 @@ enum class open_way : std::uint8_t {
   other_fiber,  // the fiber that it waits for may go on
 };
 
+struct fiber_number {
+  std::uint64_t runtime = 0;
+  std::uint64_t id = 0;  // 0: none
+};
+
 // A fiber that waits without a deadline for something that others do.
 struct waiting_fiber {
   stack where;
   std::uint64_t id = 0;
   std::uint32_t runs = 0;
   open_way way = open_way::none;
-  std::uint64_t seen_by = 0;  // held_...: the fiber on whose stack the pointer lies; 0: none
+  // held_...: the fiber that may go on, on whose stack the way to it begins; or none
+  fiber_number seen_by = {};
+
+  // Whether it waits still.
+  bool is(const fiber_view& s) const noexcept { return s.id == id && s.runs == runs; }
 };
 
 struct stuck_list {

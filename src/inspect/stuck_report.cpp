@@ -2,13 +2,12 @@
 #include "core/sched/report/dump.hpp"
 #include "core/sched/worker/running_runtimes.hpp"
 #include "core/sched/worker/scheduler.hpp"
-#include "inspect/object_numbers.hpp"
+#include "inspect/fiber_report.hpp"
 #include "inspect/own_thread.hpp"
 #include "inspect/report.hpp"
 #include "inspect/stopped_threads.hpp"
 #include "inspect/stuck_fibers.hpp"
 #include "inspect/symbols.hpp"
-#include "inspect/wait_ways.hpp"
 
 #include <vigil/leaks.hpp>
 #include <vigil/testing.hpp>
@@ -19,97 +18,60 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 namespace VIGIL_DETAIL {
 namespace {
 
 constexpr nanos report_patience = 20'000'000'000;
 
-void write_open_way(dump_writer& out, const waiting_fiber& f) {
-  out.text("    (may go on: ");
-  switch (f.way) {
-    case open_way::none:
-    case open_way::not_known:
-      out.text("it is not known what can end this wait)\n");
-      return;
-    case open_way::other_fiber:
-      out.text("the fiber that it waits for may end)\n");
-      return;
-    case open_way::held_thing:
-      out.text("what it waits for can be reached");
-      break;
-    case open_way::held_stack:
-      out.text("something on its stack can be reached");
-      break;
-    case open_way::held_handle:
-      out.text("its handle can be reached, which can stop it");
-      break;
-  }
-  if (f.seen_by != 0) {
-    out.text(" from the stack of fiber ").number(f.seen_by).text(")\n");
-  } else {
-    out.text(" from memory that is no fiber's stack)\n");
-  }
+fiber_report report_on(const std::vector<waiting_fiber>& found) {
+  const handler_scope inside;
+  const slab_hold hold;
+  return collect_these(found);
 }
 
-// False if the fiber has moved on.
-bool read_wait(const waiting_fiber& f, fiber_view& s, awaited_object& o) noexcept {
-  return take_view(f.where, s) && s.id == f.id && s.runs == f.runs && read_awaited(f.where, s, o);
+std::string text_of(const inspect::stuck_report& r, fiber_report& certain, fiber_report& possible) {
+  number_objects({&certain, &possible});
+  symbol_reader names;
+  std::string text;
+  dump_writer out(text);
+  out.text("vigil: fibers that can never go on: ").number(r.certain.size()).text("\n");
+  write_text(out, certain, names, false);
+  if (!r.why_none_certain.empty()) {
+    out.text("    (none is certain: ").text(r.why_none_certain.c_str()).text(")\n");
+  }
+  out.text("vigil: fibers that may never go on: ").number(r.possible.size()).text("\n");
+  write_text(out, possible, names, false);
+  out.flush();
+  return text;
 }
 
-// Reads the waits once more, since there may be many: only addresses are kept.
-object_numbers numbers_of(const stuck_list& found) {
-  object_numbers numbers;
-  for (const waiting_fiber& f : found.fibers) {
+std::vector<inspect::stuck_fiber> listed(const std::vector<waiting_fiber>& found) {
+  const handler_scope inside;
+  const slab_hold hold;
+  std::vector<inspect::stuck_fiber> all;
+  for (const waiting_fiber& f : found) {
     fiber_view s;
-    awaited_object o;
-    if (read_wait(f, s, o)) numbers.add(o);
+    if (take_view(f.where, s) && f.is(s)) all.push_back({s.id, s.runtime, s.name});
   }
-  numbers.finish();
-  return numbers;
-}
-
-// The same.
-bool describe(const waiting_fiber& f,
-              bool is_certain,
-              frames_room& room,
-              symbol_reader& names,
-              const object_numbers& numbers,
-              inspect::stuck_fiber& out) {
-  fiber_view s;
-  awaited_object o;
-  if (!read_wait(f, s, o)) return false;
-  find_holders(o);
-  numbers.apply(o);
-  frame_list frames;
-  read_parked_frames(f.where, s, room, frames);
-  out.id = s.id;
-  out.name = s.name;
-  dump_writer to(out.text);
-  const auto object = [&] { write_awaited(to, o, false); };
-  dump_fiber(to, s, object);
-  if (!is_certain) write_open_way(to, f);
-  write_frames(to, frames, names);
-  to.flush();
-  return true;
+  return all;
 }
 
 inspect::stuck_report report_of(const stuck_list& found) {
-  const handler_scope inside;
-  const slab_hold hold;
-  const own_frames_room room;
-  const object_numbers numbers = numbers_of(found);
-  symbol_reader names;
+  std::vector<waiting_fiber> of[2];
+  for (const waiting_fiber& f : found.fibers)
+    of[f.way == open_way::none ? 0 : 1].push_back(f);
   inspect::stuck_report r;
+  r.certain = listed(of[0]);
+  r.possible = listed(of[1]);
   if (found.why_not != nullptr) r.why_none_certain = found.why_not;
-  for (const waiting_fiber& f : found.fibers) {
-    const bool is_certain = found.why_not == nullptr && f.way == open_way::none;
-    inspect::stuck_fiber one;
-    if (!describe(f, is_certain, room.get(), names, numbers, one)) continue;
-    (is_certain ? r.certain : r.possible).push_back(std::move(one));
-  }
+  fiber_report certain = report_on(of[0]);
+  fiber_report possible = report_on(of[1]);
+  r.text = text_of(r, certain, possible);
   return r;
 }
 
@@ -125,22 +87,6 @@ stuck_list search_now() {
   const handler_scope inside;
   const slab_hold hold;
   return find_stuck_fibers();
-}
-
-std::string text_of(const inspect::stuck_report& r) {
-  std::string text;
-  dump_writer out(text);
-  out.text("vigil: fibers that can never go on: ").number(r.certain.size()).text("\n");
-  for (const inspect::stuck_fiber& f : r.certain)
-    out.text(f.text.c_str());
-  if (!r.why_none_certain.empty()) {
-    out.text("    (none is certain: ").text(r.why_none_certain.c_str()).text(")\n");
-  }
-  out.text("vigil: fibers that may never go on: ").number(r.possible.size()).text("\n");
-  for (const inspect::stuck_fiber& f : r.possible)
-    out.text(f.text.c_str());
-  out.flush();
-  return text;
 }
 
 struct others_of {
@@ -214,7 +160,7 @@ stuck_report find_stuck_fibers() {
 }
 
 void dump_stuck_fibers(std::FILE* out) {
-  const std::string text = detail::text_of(find_stuck_fibers());
+  const std::string text = find_stuck_fibers().text;
   std::fwrite(text.data(), 1, text.size(), out);
   std::fflush(out);
 }
@@ -241,7 +187,7 @@ void check_no_leaks(const leak_options& options) {
         detail::warn_once(r);
         return;
       }
-      if (!is_clean && (!r.certain.empty() || !may_change)) throw leak(detail::text_of(r));
+      if (!is_clean && (!r.certain.empty() || !may_change)) throw leak(r.text);
     }
     detail::pause(is_virtual ? nullptr : caller, time);
   }

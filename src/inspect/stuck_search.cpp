@@ -68,6 +68,7 @@ void stuck_search::add_fibers() {
           e.is_live = !e.is_candidate;
           e.is_for_lock = detail::is_for_lock(f.present.reason.load());
           const runtime* const r = self.runtime_of(f);
+          if (r != nullptr) e.runtime = r->sched->number();
           e.is_observers = r != nullptr && r->is_observer;
           e.has_handle = f.role != fiber_role::main && f.life.handle.load() == handle_state::held;
         }
@@ -138,17 +139,24 @@ void stuck_search::add_targets() {
   seen_by_.resize(all);
 }
 
-void stuck_search::make_visible(std::size_t number, std::uint64_t by) {
+void stuck_search::make_visible(std::size_t number, const entry* by) {
   if (is_visible_[number]) return;
   is_visible_[number] = true;
   seen_by_[number] = by;
   waiting_.push_back(number);
 }
 
-void stuck_search::scan_used(const entry& e, std::uint64_t source) {
-  source_ = source;
+void stuck_search::scan_used(const entry& e) {
+  source_ = &e;
   scan_.scan(used_part(e));
-  source_ = 0;
+  source_ = nullptr;
+}
+
+// A visible stack may be that of a fiber that cannot go on itself.
+const stuck_search::entry* stuck_search::first_live(const entry* by) const noexcept {
+  while (by != nullptr && !by->is_live)
+    by = seen_by_[stack_number(static_cast<std::size_t>(by - entries_.data()))];
+  return by;
 }
 
 void stuck_search::scan_roots() {
@@ -160,7 +168,7 @@ void stuck_search::scan_roots() {
       this);
   is_whole_ = scan_.scan_process() && is_whole_;
   for (const entry& e : entries_) {
-    if (!e.is_candidate) scan_used(e, e.id);
+    if (!e.is_candidate) scan_used(e);
   }
 }
 
@@ -168,7 +176,7 @@ void stuck_search::scan_visible(std::size_t number) {
   if (number >= objects_.all().size()) {
     const std::size_t n = number - objects_.all().size();
     const entry& e = entries_[n / 2];
-    if (n % 2 == 0) scan_used(e, e.id);
+    if (n % 2 == 0) scan_used(e);
     return;
   }
   const known_object& o = objects_.all()[number];
@@ -202,7 +210,7 @@ const stuck_search::entry* stuck_search::with_stack_at(const void* address) cons
 }
 
 bool stuck_search::is_open(const wait_way& w, entry& of) const noexcept {
-  const auto say = [&of](open_way way, std::uint64_t by) {
+  const auto say = [&of](open_way way, const entry* by) {
     of.open = way;
     of.seen_by = by;
     return true;
@@ -213,7 +221,7 @@ bool stuck_search::is_open(const wait_way& w, entry& of) const noexcept {
     case wait_way::kind::end_of: {
       const entry* const e = with_stack_at(w.address);
       if (e != nullptr && e->block == w.address && !e->is_live) return false;
-      return say(open_way::other_fiber, e != nullptr ? e->id : 0);
+      return say(open_way::other_fiber, nullptr);
     }
     case wait_way::kind::place: {
       if (w.holder != 0) {
@@ -221,7 +229,7 @@ bool stuck_search::is_open(const wait_way& w, entry& of) const noexcept {
         if (holder != nullptr && !holder->is_live) return false;
       }
       const entry* const e = with_stack_at(w.address);
-      if (e == nullptr || !e->is_candidate) return say(open_way::held_thing, e ? e->id : 0);
+      if (e == nullptr || !e->is_candidate) return say(open_way::held_thing, e);
       const std::size_t number = stack_number(static_cast<std::size_t>(e - entries_.data()));
       return is_visible_[number] && say(open_way::held_thing, seen_by_[number]);
     }
@@ -264,8 +272,9 @@ void stuck_search::settle() {
     for (std::size_t i = 0; i < entries_.size(); ++i) {
       entry& e = entries_[i];
       if (e.is_live || !look_for_open_way(i)) continue;
+      e.seen_by = first_live(e.seen_by);
       e.is_live = true;
-      make_visible(stack_number(i), e.id);  // SF4
+      make_visible(stack_number(i), &e);  // SF4
       again = true;
     }
   }

@@ -47,7 +47,10 @@ class stuck_search final : word_visitor {
   template <class F>
   void for_each_candidate(F&& f) const {
     for (const entry& e : entries_) {
-      if (e.is_candidate) f(waiting_fiber{e.where, e.id, e.runs, e.open, e.seen_by});
+      if (!e.is_candidate) continue;
+      fiber_number by;
+      if (e.seen_by != nullptr) by = {e.seen_by->runtime, e.seen_by->id};
+      f(waiting_fiber{e.where, e.id, e.runs, e.open, by});
     }
   }
 
@@ -56,6 +59,7 @@ class stuck_search final : word_visitor {
     stack where;
     const fiber* block = nullptr;
     std::uint64_t id = 0;
+    std::uint64_t runtime = 0;
     std::uint32_t runs = 0;
     bool is_candidate = false;
     bool is_live = true;
@@ -66,7 +70,7 @@ class stuck_search final : word_visitor {
     std::size_t first_way = 0;
     std::size_t last_way = 0;
     open_way open = open_way::none;
-    std::uint64_t seen_by = 0;
+    const entry* seen_by = nullptr;
   };
 
   struct runtime {
@@ -89,8 +93,9 @@ class stuck_search final : word_visitor {
   void scan_roots();
   void settle();
   void scan_visible(std::size_t number);
-  void scan_used(const entry& e, std::uint64_t source);
-  void make_visible(std::size_t number, std::uint64_t by);
+  void scan_used(const entry& e);
+  void make_visible(std::size_t number, const entry* by);
+  const entry* first_live(const entry* by) const noexcept;
 
   void visit(const found_word& w) override {
     if (links_.find(w.at) == target_list::none) make_visible(w.target, source_);
@@ -111,13 +116,13 @@ class stuck_search final : word_visitor {
   own_vector<wait_way> ways_;
   object_table objects_;
   own_vector<bool> is_visible_;
-  own_vector<std::uint64_t> seen_by_;
-  own_vector<std::size_t> waiting_;  // visible, and not scanned yet
+  own_vector<const entry*> seen_by_;  // on whose stack it was seen
+  own_vector<std::size_t> waiting_;   // visible, and not scanned yet
   own_vector<runtime> runtimes_;
   target_list targets_;
   target_list links_;  // where words do not count
   memory_scan scan_;
-  std::uint64_t source_ = 0;  // the fiber whose stack is being read
+  const entry* source_ = nullptr;  // whose stack is being read
   bool is_whole_ = true;
 };
 

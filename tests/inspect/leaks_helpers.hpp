@@ -121,10 +121,7 @@ inline inspect::stuck_report find_stuck() {
 // The fibers of exactly these names are certain; where that cannot be, no others are, and
 // these are possible.
 inline void check_certain(const inspect::stuck_report& r, const name_set& expected) {
-  std::string possible;
-  for (const inspect::stuck_fiber& f : r.possible)
-    possible += f.text;
-  NOTE(possible);
+  NOTE(r.text);
   if (can_be_certain) {
     CHECK(r.why_none_certain == "");
     CHECK(in_words(names_of(r.certain)) == in_words(expected));

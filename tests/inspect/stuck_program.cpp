@@ -73,6 +73,11 @@ void with_context() {
   });
 }
 
+void crowd() {
+  for (int i = 0; i < 50; ++i)
+    start("crowd", [] { vigil::make_channel<int>().recv(); });
+}
+
 void live(const vigil::channel<int>& held) {
   start("live", [held] { held.recv(); });
   start("due", [] { static_cast<void>(vigil::make_channel<int>().recv_for(1h)); });
@@ -83,6 +88,7 @@ void wait_all(const vigil::channel<int>& held) {
   start_elsewhere(&cycle);
   start_elsewhere(&forgotten);
   start_elsewhere(&with_context);
+  start_elsewhere(&crowd);
   start_elsewhere([held] { live(held); });
   vigil::sleep_for(1s);
 }

@@ -851,10 +851,11 @@ class StuckSearch:
         part = self.parts[begin]
         return lambda: part.title + self.seen_text(part) if part.seen_by is not None else None
 
-    @staticmethod
-    def seen_text(part):
-        where = f"the stack of fiber {part.seen_by}" if part.seen_by else "memory that is no "\
-            "fiber's stack"
+    def seen_text(self, part):
+        by = part.seen_by
+        while by and by.at in self.by_block and self.by_block[by.at].why is None:
+            by = self.stacks[self.by_block[by.at]].seen_by  # it cannot go on itself
+        where = f"the stack of {by.title}" if by else "memory that is no fiber's stack"
         return f" can be reached from {where}"
 
     def ways_of(self, c):
@@ -1076,7 +1077,7 @@ class StuckSearch:
             self.scan(begin, end)
         for fiber in self.program.fibers:
             if fiber.at not in self.by_block:
-                self.scan(self.used_from(fiber, pointers), fiber.at, fiber.id)
+                self.scan(self.used_from(fiber, pointers), fiber.at, fiber)
         self.settle()
         return self.candidates
 
@@ -1099,12 +1100,12 @@ class StuckSearch:
                 part = self.waiting.pop()
                 of = by_stack.get(part)
                 for begin, end in () if part in self.blocks.values() else part.ranges:
-                    self.scan(begin, end, of.fiber.id if of else 0)
+                    self.scan(begin, end, of.fiber if of else 0)
             for c in self.candidates:
                 if c.why is None and (why := self.open_way(c)) is not None:
                     c.why, again = why, True
                     if self.stacks[c].seen_by is None:
-                        self.stacks[c].seen_by = c.fiber.id
+                        self.stacks[c].seen_by = c.fiber
                         self.waiting.append(self.stacks[c])
 
     def open_way(self, c):
@@ -1401,20 +1402,30 @@ class InfoStuck(gdb.Command):
 Reads all memory that the process can write: some seconds for each hundred megabytes. Fewer
 are certain than in inspect::find_stuck_fibers(), which knows more of what ends a wait."""
 
+    MOST = 20  # of those that were started in one line and wait for one kind of thing
+
     def __init__(self):
         super().__init__("info stuck", gdb.COMMAND_STATUS)
 
     def invoke(self, argument, from_tty):
-        program = Program()
-        found = StuckSearch(program).run()
+        search = StuckSearch(Program())
+        found = search.run()
         for what, is_wanted in (("can never go on", lambda c: c.why is None),
                                 ("may never go on", lambda c: c.why is not None)):
             chosen = [c for c in found if is_wanted(c)]
             print(f"fibers that {what}: {len(chosen)}")
+            places = {}
             for c in chosen:
-                print("  " + c.fiber.line_text())
-                if c.why is not None:
-                    print(f"    (may go on: {c.why})")
+                raw = c.fiber.raw
+                places.setdefault((raw["started_at"], c.fiber.line, raw["reason"]), []).append(c)
+            for alike in sorted(places.values(), key=len, reverse=True):
+                for c in alike[:self.MOST]:
+                    print("  " + c.fiber.line_text())
+                    if c.why is not None:
+                        print(f"    (may go on: {c.why})")
+                if len(alike) > self.MOST:
+                    print(f"  ... and {len(alike) - self.MOST} more that were started there and "
+                          "wait so")
 
 
 def install():
