@@ -17,10 +17,12 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace VIGIL_DETAIL {
@@ -34,12 +36,73 @@ fiber_report report_on(const std::vector<waiting_fiber>& found) {
   return collect_these(found);
 }
 
+// The fiber that alone can end the wait, if it is known.
+const shown_fiber* awaited_fiber(const awaited_object& o) noexcept {
+  if (o.type != awaited_object::kind::object) return nullptr;
+  const shown_object& one = o.cases[0];
+  const bool is_fiber =
+      one.type == shown_object::kind::one_fiber || one.held_by == shown_object::holder::a_fiber;
+  return is_fiber ? &one.who : nullptr;
+}
+
+// Fibers that wait for each other, as the holders of locks or to join.
+class wait_cycles {
+ public:
+  explicit wait_cycles(const fiber_report& r) {
+    for (const auto& g : r.groups) {
+      for (const reported_fiber& f : g->fibers)
+        all_[{f.shown.runtime, f.shown.id}] = {&f, 0};
+    }
+  }
+
+  void write(dump_writer& out) {
+    unsigned walk = 0;
+    for (auto& [_, first] : all_) {
+      ++walk;
+      member* at = &first;
+      for (; at != nullptr && at->walk == 0; at = next(*at))
+        at->walk = walk;
+      if (at != nullptr && at->walk == walk) write_from(out, at);
+    }
+  }
+
+ private:
+  struct member {
+    const reported_fiber* fiber;
+    unsigned walk;  // that has come by; 0: none
+  };
+
+  member* next(const member& m) {
+    const shown_fiber* const f = awaited_fiber(m.fiber->awaited);
+    const auto found = f != nullptr ? all_.find({f->runtime, f->id}) : all_.end();
+    return found != all_.end() ? &found->second : nullptr;
+  }
+
+  void write_from(dump_writer& out, member* const first) {
+    const fiber_view& who = first->fiber->shown;
+    out.text("cycle: fiber ").number(who.id);
+    if (who.name[0] != '\0') out.text(" (").name(who.name).text(")");
+    write_runtime(out, who.runtime);
+    member* at = first;
+    do {
+      out.text(at == first ? " waits for " : ", which waits for ");
+      out.text(to_string(at->fiber->shown.reason));
+      write_awaited(out, at->fiber->awaited, false);
+      at = next(*at);
+    } while (at != first);
+    out.text("\n");
+  }
+
+  std::map<std::pair<std::uint64_t, std::uint64_t>, member> all_;  // by runtime and number
+};
+
 std::string text_of(const inspect::stuck_report& r, fiber_report& certain, fiber_report& possible) {
   number_objects({&certain, &possible});
   symbol_reader names;
   std::string text;
   dump_writer out(text);
   out.text("vigil: fibers that can never go on: ").number(r.certain.size()).text("\n");
+  wait_cycles(certain).write(out);
   write_text(out, certain, names, false);
   if (!r.why_none_certain.empty()) {
     out.text("    (none is certain: ").text(r.why_none_certain.c_str()).text(")\n");

@@ -253,6 +253,8 @@ def lock_cycle(folder):
         begin(server, "lock-cycle", "no answer|late")
         for command in (kill_usr2, kill_quit, curl_dump, gdb_stacks):
             step(server, command, refund, buy)
+        step(server, kill_usr2, r'cycle: fiber \d+ \((?:refund|buy)\).* waits for mutex "(?:stock|ledger)" '
+             r'.*held by .*, which waits for mutex "(?:stock|ledger)" ')
         if kill_usr2 not in left_out:
             certain = kill_usr2(server).partition("that may never go on")[0]
             check("kill_usr2: both are certain", refund.is_in(certain) and buy.is_in(certain),

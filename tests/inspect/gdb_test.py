@@ -341,6 +341,10 @@ def check_stuck(program):
         check(f"{way}: none that the library does not find", certain <= expected, text)
         check(f"{way}: the others may go on, and a deadline is no question",
               certain | possible == expected | {"live"}, text)
+        check(f"{way}: the cycle is named",
+              re.search(r"^  cycle: fiber \d+ \((rent|wages)\) waits for mutex made at .*, held by "
+                        r"fiber \d+ \((rent|wages)\), which waits for mutex .* \(\1\)$", text, re.M),
+              text)
         check(f"{way}: of many in one place some are shown",
               text.count("(crowd) [") <= 2 * 20
               and re.search(r"^  \.\.\. and \d+ more that were started there and wait so$", text, re.M),

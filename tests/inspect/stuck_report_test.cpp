@@ -52,6 +52,27 @@ TEST_SUITE("the report on stuck fibers") {
     });
   }
 
+  TEST_CASE("a cycle of locks is named, once") {
+    in_leaky_virtual([] {
+      start_and_settle([] {
+        const auto locks = std::make_shared<two_locks>();
+        start("a", [locks] { lock_both(locks->first, locks->second); });
+        start("b", [locks] { lock_both(locks->second, locks->first); });
+        spawn([] {}).join();
+      });
+      sleep_for(1s);
+      const inspect::stuck_report r = find_stuck();
+      NOTE(r.text);
+      if (!can_be_certain) return;
+      REQUIRE(count_of(r.text, "cycle: ") == 1);
+      const std::string line = r.text.substr(r.text.find("cycle: "));
+      const std::string cycle = line.substr(0, line.find('\n'));
+      CHECK(has(cycle, " (a) waits for mutex \"second\" made at "));
+      CHECK(has(cycle, " (b), which waits for mutex \"first\" made at "));
+      CHECK(cycle.ends_with(" (a)"));
+    });
+  }
+
   TEST_CASE("nobody may go on by the stack of a fiber that is stuck itself") {
     in_leaky_virtual([] {
       start_and_settle([] {

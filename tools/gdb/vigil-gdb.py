@@ -272,6 +272,10 @@ class Shown:
         return (f"{self.kind} {self.program.number_in(self.runtime, self.raw['id'])}"
                 + (f" ({name})" if name else ""))
 
+    def wait_text(self):
+        reason = self.program.layout.name("wait_reason", self.raw["reason"])
+        return reason + self.program.object_text(self)
+
     def due_in(self, until):
         left = until - self.now
         return f"in {seconds(left)}" if left >= 0 else f"{seconds(-left)} ago"
@@ -285,8 +289,7 @@ class Shown:
         if raw is None or field.key in ("id", "name"):  # they are the title
             return None
         if field.kind == "reason":
-            return is_parked and (program.layout.name("wait_reason", raw)
-                                  + program.object_text(self)) or None
+            return self.wait_text() if is_parked else None
         if field.kind == "age":
             is_known = is_parked and raw != 0 and self.now is not None
             return seconds(max(0, self.now - raw)) if is_known else None
@@ -1119,6 +1122,28 @@ class StuckSearch:
                 return part.title + self.seen_text(part)
         return None
 
+    # --- the stuck ones
+
+    def needed_by(self, c):
+        """The stuck fiber that alone can end the wait."""
+        reason, at = c.fiber.raw["reason"], c.fiber.object
+        by = self.layout.names.get(("ended_by", reason))
+        if by == "queue":
+            at = self.program.holder_of(reason, at)
+        return self.by_block.get(at) if by in ("queue", "end_of_other") else None
+
+    def cycles(self):
+        """Lists of fibers each of which waits for the next, and the last for the first."""
+        known = set()
+        for c in self.candidates:
+            walk = []
+            while c is not None and c.why is None and c not in known:
+                known.add(c)
+                walk.append(c)
+                c = self.needed_by(c)
+            if c in walk:
+                yield [c.fiber for c in walk[walk.index(c):]]
+
 
 def merged(ranges):
     """In order; those that touch are one."""
@@ -1410,10 +1435,17 @@ are certain than in inspect::find_stuck_fibers(), which knows more of what ends 
     def invoke(self, argument, from_tty):
         search = StuckSearch(Program())
         found = search.run()
-        for what, is_wanted in (("can never go on", lambda c: c.why is None),
+
+        def is_stuck(c):
+            return c.why is None
+
+        for what, is_wanted in (("can never go on", is_stuck),
                                 ("may never go on", lambda c: c.why is not None)):
             chosen = [c for c in found if is_wanted(c)]
             print(f"fibers that {what}: {len(chosen)}")
+            for cycle in search.cycles() if is_wanted is is_stuck else ():
+                print(f"  cycle: {cycle[0].title} waits for "
+                      + ", which waits for ".join(f.wait_text() for f in cycle))
             places = {}
             for c in chosen:
                 raw = c.fiber.raw
