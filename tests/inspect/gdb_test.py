@@ -224,6 +224,17 @@ def check_live(wanted, folder):
     return core
 
 
+def check_other_version(folder):
+    """A script that does not fit says where the one lies that does."""
+    other = folder / SCRIPT.name
+    other.write_text(SCRIPT.read_text().replace('FORMAT = "vigil', 'FORMAT = "another'))
+    said = gdb("--args", PROGRAM, "go", commands=["break all_wait", "run", "info fibers"],
+               early=[f"source {other}"])["info fibers"]
+    places = re.findall(r"\S+/vigil-gdb.py", said)
+    check("another version: says where the script is", "vigil debug layout" in said and places == [
+        str(SCRIPT.relative_to(ROOT)), "share/gdb/auto-load/vigil-gdb.py"], said)
+
+
 def check_attached(wanted, cannot):
     look = [*LOOK, "fiber 5", *([] if cannot["call"] else ["call (int)getpid()"]), "backtrace 1",
             "detach"]
@@ -368,6 +379,7 @@ def main():
     wanted = expected_functions(PROGRAM)
     with tempfile.TemporaryDirectory(prefix="vigil-gdb-") as name:
         folder = Path(name)
+        check_other_version(folder)
         core = check_live(wanted, folder)
         if cannot["attach"]:
             print(f"skipped: gdb may not attach here: {cannot['attach']}")

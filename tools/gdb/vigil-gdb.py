@@ -33,6 +33,8 @@ import gdb.unwinder
 
 NAMESPACE = "_ZN5vigil2v06detail"
 FORMAT = "vigil debug layout 3"
+OTHER_SCRIPT = ("take the script of the program's version of vigil: tools/gdb/vigil-gdb.py in the "
+                "source tree, share/gdb/auto-load/vigil-gdb.py below the prefix of an installation.")
 
 
 # --- reading the program
@@ -116,7 +118,7 @@ class Layout:
         lines = text_at(at, 1 << 16).splitlines()
         if not lines or lines[0] != FORMAT:
             raise gdb.GdbError(f"The program says {lines[:1]}, this script reads '{FORMAT}': "
-                               "take the script of the program's version of vigil.")
+                               + OTHER_SCRIPT)
         self.names = {}
         self.numbers = {}
         self.fields = []
@@ -131,8 +133,7 @@ class Layout:
 
     def __call__(self, key):
         if key not in self.numbers:
-            raise gdb.GdbError(f"The program does not say where '{key}' is: take the script of "
-                               "the program's version of vigil.")
+            raise gdb.GdbError(f"The program does not say where '{key}' is: " + OTHER_SCRIPT)
         return self.numbers[key]
 
     def value(self, key):

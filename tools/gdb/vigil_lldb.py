@@ -19,6 +19,8 @@ import lldb
 
 NAMESPACE = "_ZN5vigil2v06detail"
 FORMAT = "vigil debug layout 3"
+OTHER_SCRIPT = ("take the script of the program's version of vigil: tools/gdb/vigil_lldb.py in the "
+                "source tree, share/vigil/vigil_lldb.py below the prefix of an installation.")
 PLUGIN_SETTING = "target.process.python-os-plugin-path"
 FIRST_THREAD = 0x7669_0000_0000_0000  # the numbers of threads that stand for fibers
 REGISTERS = ("rax", "rbx", "rcx", "rdx", "rdi", "rsi", "rbp", "rsp", "r8", "r9", "r10", "r11",
@@ -58,7 +60,8 @@ class Program:
                            "or it has been stripped.")
         lines = self.text_at(at, 1 << 16).splitlines()
         if not lines or lines[0] != FORMAT:
-            raise NoFibers(f"The program says {lines[:1]}, this script reads '{FORMAT}'.")
+            raise NoFibers(f"The program says {lines[:1]}, this script reads '{FORMAT}': "
+                           + OTHER_SCRIPT)
         for key, _, value in (line.partition("=") for line in lines[1:]):
             kind, _, rest = key.partition(".")
             if kind in ("fiber_state", "wait_reason", "ended_by", "timer_kind"):
@@ -102,8 +105,7 @@ class Program:
 
     def offset(self, key):
         if key not in self.numbers:
-            raise NoFibers(f"The program does not say where '{key}' is: take the script of the "
-                           "program's version of vigil.")
+            raise NoFibers(f"The program does not say where '{key}' is: " + OTHER_SCRIPT)
         return self.numbers[key]
 
     def field(self, at, key, size=8):
