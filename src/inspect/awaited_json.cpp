@@ -35,8 +35,8 @@ json::object fiber_of(const shown_fiber& f) {
   return o;
 }
 
-json::object user_of(const shown_user& u, const char* did) {
-  json::object o{{"did", did}};
+json::object user_of(const shown_user& u) {
+  json::object o{{"did", u.did}};
   if (u.kind == user_kind::of_fiber) {
     json::object fiber = fiber_of(u.who);
     if (u.has_ended) fiber["has_ended"] = true;
@@ -52,10 +52,12 @@ json::object user_of(const shown_user& u, const char* did) {
 
 void add_users(json::object& to, const shown_object& o, const json_rules& rules) {
   const shown_users* const all = rules.report != nullptr ? rules.report->users_of(o) : nullptr;
-  if (all == nullptr || all->count == 0) return;
+  if (all == nullptr) return;
+  if (all->never != nullptr) to["never"] = all->never;
+  if (all->count == 0) return;
   json::array users;
   for (std::size_t i = 0; i < all->count; ++i)
-    users.push_back(user_of(all->users[i], done_by_users(all->reason)));
+    users.push_back(user_of(all->users[i]));
   to["last_users"] = std::move(users);
 }
 

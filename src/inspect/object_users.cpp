@@ -62,16 +62,32 @@ void look_for_users(const stack& where, void* argument) noexcept {
   if (is_one && take_view(where, v)) all.note_alive(v);
 }
 
-const object_user* ring_of(const last_users& all, wait_reason reason) noexcept {
-  return reason == wait_reason::send ? all.givers() : all.takers();
+const object_user* ring_of(const last_users& all, bool gave) noexcept {
+  return gave ? all.givers() : all.takers();
+}
+
+// A channel alone remembers both sides.
+void read_other_side(const last_users& first,
+                     const last_users& second,
+                     bool gave,
+                     shown_users& out) noexcept {
+  const char* const did = gave ? "sent" : "received";
+  const object_user* newest = nullptr;
+  for (std::size_t i = 0; i < last_users::most; ++i) {
+    const object_user& e = ring_of(first, gave)[i];
+    if (!is_whole(e, ring_of(second, gave)[i])) continue;
+    if (newest == nullptr || e.serial.load() > newest->serial.load()) newest = &e;
+  }
+  if (newest != nullptr) {
+    shown_user& last = out.users[out.count++];
+    last = copied(*newest).user;
+    last.did = did;
+  } else if (!(gave ? second.is_given_to() : second.is_taken_from())) {
+    out.never = did;
+  }
 }
 
 }  // namespace
-
-const char* done_by_users(wait_reason reason) noexcept {
-  if (reason == wait_reason::semaphore) return "acquired";
-  return reason == wait_reason::send ? "sent" : "received";
-}
 
 void shown_users::note_alive(const fiber_view& v) noexcept {
   if (v.state == fiber_state::ended) return;
@@ -87,17 +103,20 @@ void find_living_users(shown_users& all) noexcept {
 
 bool read_object_users(const shown_object& o, shown_users& out) noexcept {
   out.count = 0;
+  out.never = nullptr;
   out.of = o.made;
-  out.reason = o.reason;
   if (o.users == nullptr) return false;
   copied_bytes<last_users> first;
   copied_bytes<last_users> second;
   if (!first.read(o.users) || !second.read(o.users)) return false;
   if (!first.as_object().is_of(o.address)) return false;
+  const bool gave = o.reason == wait_reason::send;
+  const char* const did =
+      o.reason == wait_reason::semaphore ? "acquired" : (gave ? "sent" : "received");
   std::uint64_t serials[last_users::most] = {};
   for (std::size_t i = 0; i < last_users::most; ++i) {
-    const object_user& e = ring_of(first.as_object(), o.reason)[i];
-    if (!is_whole(e, ring_of(second.as_object(), o.reason)[i])) continue;
+    const object_user& e = ring_of(first.as_object(), gave)[i];
+    if (!is_whole(e, ring_of(second.as_object(), gave)[i])) continue;
     const read_user r = copied(e);
     std::size_t at = out.count++;
     for (; at > 0 && serials[at - 1] > r.serial; --at) {
@@ -106,14 +125,18 @@ bool read_object_users(const shown_object& o, shown_users& out) noexcept {
     }
     serials[at] = r.serial;
     out.users[at] = r.user;
+    out.users[at].did = did;
   }
-  return out.count != 0;
+  if (o.reason != wait_reason::semaphore) {
+    read_other_side(first.as_object(), second.as_object(), !gave, out);
+  }
+  return out.count != 0 || out.never != nullptr;
 }
 
 void write_object_users(dump_writer& out, const shown_users& all) noexcept {
   for (std::size_t i = 0; i < all.count; ++i) {
     const shown_user& u = all.users[i];
-    out.text("    \"").name(all.of.name).text("\": ").text(done_by_users(all.reason));
+    out.text("    \"").name(all.of.name).text("\": ").text(u.did);
     if (u.amount != 1) out.text(" ").number(static_cast<std::uint64_t>(u.amount));
     if (u.kind == user_kind::of_thread) out.text(" by a thread");
     if (u.kind == user_kind::of_task) out.text(" by a task");
@@ -128,6 +151,9 @@ void write_object_users(dump_writer& out, const shown_users& all) noexcept {
       if (u.line != 0) out.text(":").number(u.line);
     }
     out.text("\n");
+  }
+  if (all.never != nullptr) {
+    out.text("    \"").name(all.of.name).text("\": nobody has ever ").text(all.never).text("\n");
   }
 }
 

@@ -1,5 +1,6 @@
 // object_users: the last that took from a channel or a semaphore with a name, or gave to
-// it, as they are shown to those that wait there for the same. Async-signal-safe.
+// it, as they are shown to those that wait there for the same; and of a channel the last
+// user on the other side. Async-signal-safe.
 #pragma once
 
 #include "core/sched/call/last_users.hpp"
@@ -16,6 +17,7 @@ class dump_writer;
 
 struct shown_user {
   user_kind kind = user_kind::of_fiber;
+  const char* did = "";  // "received"
   shown_fiber who;
   bool has_ended = false;
   char file[128] = "";  // where the fiber was started
@@ -30,16 +32,13 @@ struct shown_user {
 
 struct shown_users {
   shown_birth of;
-  wait_reason reason = wait_reason::none;  // of the wait that shows them
   // Notes that the fiber is alive, if it is one of them.
   void note_alive(const fiber_view& v) noexcept;
 
   std::size_t count = 0;
-  shown_user users[last_users::most];  // the earliest first
+  shown_user users[last_users::most + 1];  // the earliest first; then that of the other side
+  const char* never = nullptr;             // what nobody on the other side has ever done
 };
-
-// Names the operation of the users: "received".
-const char* done_by_users(wait_reason reason) noexcept;
 
 // Reads them for a wait; each fiber among them counts as ended until it is found. False
 // if there are none, or if they cannot be read.

@@ -241,6 +241,8 @@ def unread(folder):
         begin(server, "unread", "no answer|late")
         for command in (kill_usr2, kill_quit, curl_dump, gdb_stacks):
             step(server, command, sends)
+        for command in (kill_usr2, kill_quit, curl_dump):
+            step(server, command, r'(?m)^    "notes": nobody has ever received$')
         step(server, gdb_channels, r'channel "notes" .* to send: .*\(refund\).*to receive: nobody')
 
 

@@ -71,12 +71,14 @@ TEST_SUITE("object users") {
       const std::string text = inspected();
       NOTE(text);
       const auto seen = users(text, "pool");
-      REQUIRE(seen.size() == 3);
+      REQUIRE(seen.size() == 4);
       CHECK(has(seen[0], "received by fiber "));
       CHECK(has(seen[0], " (first), which has ended, 3.000 s ago, started at "));
       CHECK(has(seen[0], started));
       CHECK(has(seen[1], " (holder) 1.000 s ago, started at "));
       CHECK(has(seen[2], " (last), which has ended, 0.000 s ago, started at "));
+      CHECK(has(seen[3], "sent by fiber "));
+      CHECK(has(seen[3], " (honest), which has ended, 1.000 s ago, started at "));
       const boost::json::value all = boost::json::parse(
           written([](std::FILE* out) { vigil::inspect::dump_json(out, {.frames = false}); }));
       int waiting = 0;
@@ -85,20 +87,22 @@ TEST_SUITE("object users") {
         ++waiting;
         const auto& channel = one.at("waits_for").at("channels").as_array().at(0);
         const auto& last = channel.at("last_users").as_array();
-        REQUIRE(last.size() == 3);
+        REQUIRE(last.size() == 4);
         CHECK(last[0].at("fiber").at("name").as_string() == "first");
         CHECK(last[0].at("fiber").at("has_ended").as_bool());
         CHECK(last[0].at("did").as_string() == "received");
         CHECK(last[0].at("nanoseconds_ago").as_int64() == 3'000'000'000);
         CHECK(last[0].at("started_at").as_object().contains("line"));
         CHECK_FALSE(last[1].at("fiber").as_object().contains("has_ended"));
+        CHECK(last[3].at("did").as_string() == "sent");
+        CHECK_FALSE(channel.as_object().contains("never"));
       }
       CHECK(waiting == 2);
       pool.close();
     });
   }
 
-  TEST_CASE("of a channel that is full the senders are named, the last eight") {
+  TEST_CASE("of a channel that is full the last eight senders are named, and who received") {
     in_virtual([] {
       auto jobs = vigil::make_channel<int>(20, vigil::named("jobs"));
       for (int i = 0; i < 20; ++i)
@@ -107,13 +111,34 @@ TEST_SUITE("object users") {
       vigil::testing::settle();
       const std::string text = inspected();
       NOTE(text);
-      const auto seen = users(text, "jobs");
-      REQUIRE(seen.size() == 8);
+      auto seen = users(text, "jobs");
+      REQUIRE(seen.size() == 9);
       for (std::size_t i = 0; i < 8; ++i) {
         CHECK(has(seen[i], "sent by fiber "));
         CHECK(has(seen[i], " (s" + std::to_string(12 + i) + "), which has ended"));
       }
+      CHECK(seen[8] == "nobody has ever received");
+      CHECK(has(written([](std::FILE* out) { vigil::inspect::dump_json(out, {.frames = false}); }),
+                "\"never\":\"received\""));
+      vigil::spawn(as("reader"), [&] { static_cast<void>(jobs.recv()); }).join();
+      vigil::sleep_for(1s);
+      const auto y = vigil::spawn(as("y"), [&] { jobs.send(1); });
+      vigil::testing::settle();
+      seen = users(inspected(), "jobs");
+      REQUIRE(seen.size() == 9);
+      CHECK(has(seen[8], "received by fiber "));
+      CHECK(has(seen[8], " (reader), which has ended, 1.000 s ago, started at "));
       static_cast<void>(jobs.recv());
+    });
+  }
+
+  TEST_CASE("of an empty channel to which nobody sends that is said") {
+    in_virtual([] {
+      auto jobs = vigil::make_channel<int>(20, vigil::named("jobs"));
+      const auto x = vigil::spawn(as("x"), [&] { static_cast<void>(jobs.recv()); });
+      vigil::testing::settle();
+      CHECK(users(inspected(), "jobs") == std::vector<std::string>{"nobody has ever sent"});
+      jobs.close();
     });
   }
 
@@ -133,20 +158,22 @@ TEST_SUITE("object users") {
       std::string text = inspected();
       NOTE(text);
       auto seen = users(text, "meeting");
-      REQUIRE(seen.size() == 2);
+      REQUIRE(seen.size() == 3);
       CHECK(has(seen[0], "(receives), which has ended"));
       CHECK(has(seen[1], "(receives), which has ended"));
+      CHECK(has(seen[2], "(waits), which has ended"));
       c.send(3);
       const auto y = vigil::spawn(as("y"), [&] { c.send(4); });
       vigil::testing::settle();
       text = inspected();
       NOTE(text);
       seen = users(text, "meeting");
-      REQUIRE(seen.size() == 3);
+      REQUIRE(seen.size() == 4);
       CHECK(has(seen[0], "sent by fiber "));
       CHECK(has(seen[0], "(sends)"));
       CHECK(has(seen[1], "(waits)"));
       CHECK(has(seen[2], "(main)"));
+      CHECK(has(seen[3], "(x), which has ended"));
       static_cast<void>(c.recv());
     });
   }
@@ -224,11 +251,12 @@ TEST_SUITE("object users") {
       const std::string text = inspected();
       NOTE(text);
       const auto seen = users(text, "pool");
-      REQUIRE(seen.size() == 4);
+      REQUIRE(seen.size() == 5);
       CHECK(has(seen[0], "received by a thread "));
       CHECK(has(seen[1], " (selects), which has ended"));
       CHECK(has(seen[2], "received by a task 0.000 s ago"));
       CHECK(has(seen[3], " (x) 0.000 s ago"));
+      CHECK(has(seen[4], "sent by "));
       pool.close();
     });
   }
@@ -271,7 +299,7 @@ TEST_SUITE("object users") {
         vigil::detail::process_dump_rest(out, true);
         NOTE(text);
         const auto takers = users(text, "pool");
-        REQUIRE(takers.size() == 1);
+        REQUIRE(takers.size() == 2);
         CHECK(has(takers[0], "received by fiber "));
         CHECK(has(takers[0], " (taker), which has ended, 0.000 s ago, started at "));
         const auto holders = users(text, "permits");
@@ -300,7 +328,7 @@ TEST_SUITE("object users") {
     words[0] = ~reinterpret_cast<std::uintptr_t>(&o);  // as one: then its words may be any
     o.users = words.data();
     CHECK(read_object_users(o, out));
-    CHECK(out.count == last_users::most);
+    CHECK(out.count == last_users::most + 1);
     CHECK(out.users[0].who.id == 0);  // of no known kind
   }
 

@@ -37,20 +37,23 @@ last_users::user last_users::user_of(const waiter* by) noexcept {
 void last_users::took(const waiter* by, std::int64_t n) noexcept {
   const user u = user_of(by);
   strike_out(givers_, u, n);
-  note(takers_, u, n);
+  note(takers_, ++last_take_, u, n);
 }
 
 void last_users::gave(const waiter* by, std::int64_t n) noexcept {
   const user u = user_of(by);
   strike_out(takers_, u, n);
-  note(givers_, u, n);
+  note(givers_, ++last_gift_, u, n);
 }
 
 void last_users::gave_back(std::int64_t n) noexcept {
   strike_out(takers_, user_of(nullptr), n);
 }
 
-void last_users::note(object_user (&among)[most], const user& u, std::int64_t n) noexcept {
+void last_users::note(object_user (&among)[most],
+                      std::uint64_t serial,
+                      const user& u,
+                      std::int64_t n) noexcept {
   // ordering: LU1. The number of an empty entry is the lowest.
   object_user& e = *std::min_element(among, among + most, [](const auto& a, const auto& b) {
     return a.serial.load(order::relaxed) < b.serial.load(order::relaxed);
@@ -76,7 +79,7 @@ void last_users::note(object_user (&among)[most], const user& u, std::int64_t n)
   // ordering: as above.
   e.clock_of.store(here != nullptr ? here->sched->number() : 0, order::relaxed);
   e.is_virtual.store(clock != nullptr && clock->is_virtual() ? 1 : 0, order::relaxed);
-  e.serial.store(++last_serial_, order::release);  // Pairs with the copies of a reader (LU2).
+  e.serial.store(serial, order::release);  // Pairs with the copies of a reader (LU2).
 }
 
 void last_users::strike_out(object_user (&among)[most], const user& u, std::int64_t n) noexcept {

@@ -74,10 +74,17 @@ class last_users {
 
   const object_user* givers() const noexcept { return givers_; }
 
+  bool is_taken_from() const noexcept { return last_take_ != 0; }
+
+  bool is_given_to() const noexcept { return last_gift_ != 0; }
+
  private:
   struct user;
   static user user_of(const waiter* by) noexcept;
-  void note(object_user (&among)[most], const user& u, std::int64_t n) noexcept;
+  static void note(object_user (&among)[most],
+                   std::uint64_t serial,
+                   const user& u,
+                   std::int64_t n) noexcept;
   static void strike_out(object_user (&among)[most], const user& u, std::int64_t n) noexcept;
 
   // No pointer, or a search for stuck fibers would take this for an owner of the object.
@@ -86,7 +93,8 @@ class last_users {
   }
 
   const std::uintptr_t key_;
-  std::uint64_t last_serial_ = 0;
+  std::uint64_t last_take_ = 0;
+  std::uint64_t last_gift_ = 0;
   object_user takers_[most];
   object_user givers_[most];
 };
