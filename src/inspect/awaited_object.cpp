@@ -154,17 +154,25 @@ bool read_queue(wait_reason reason, const void* queue, shown_object& out) noexce
   return true;
 }
 
-bool read_one(const fiber_view& s, awaited_object& out) noexcept {
-  if (!detail::read_object(s.reason, s.object, out.cases[0])) return false;
+bool read_one(wait_reason reason, const void* object, awaited_object& out) noexcept {
+  if (!detail::read_object(reason, object, out.cases[0])) return false;
   out.case_count = 1;
   out.type = awaited_object::kind::object;
   return true;
 }
 
 // `object` as shown_object.hpp of vigil-io makes it.
-bool read_io(const fiber_view& s, awaited_object& out) noexcept {
-  const auto word = reinterpret_cast<std::uintptr_t>(s.object.get());
-  if ((word & 1) == 0) return read_one(s, out);
+bool read_io(const void* object, awaited_object& out) noexcept {
+  auto word = reinterpret_cast<std::uintptr_t>(object);
+  if ((word & 3) == 2) {
+    copied_bytes<std::uintptr_t> place;
+    if (!place.read(reinterpret_cast<const void*>(word - 2))) return false;
+    word = place.as_object();
+  }
+  if (word == 0) return true;
+  if ((word & 1) == 0) {
+    return read_one(wait_reason::io, reinterpret_cast<const void*>(word), out);
+  }
   read_descriptor(static_cast<int>(word >> 1), out.descriptor);
   out.type = awaited_object::kind::descriptor;
   return true;
@@ -182,9 +190,9 @@ VIGIL_NO_SANITIZE_UNDEFINED bool read_call(const fiber_view& s, awaited_object& 
 bool read_by_reason(const fiber_view& s, awaited_object& out) noexcept {
   if (s.object == nullptr) return true;
   if (s.reason == wait_reason::select) return read_select_at(s.object, out);
-  if (s.reason == wait_reason::io) return read_io(s, out);
+  if (s.reason == wait_reason::io) return read_io(s.object.get(), out);
   if (s.reason == wait_reason::blocking) return read_call(s, out);
-  return read_one(s, out);
+  return read_one(s.reason, s.object.get(), out);
 }
 
 struct wanted_fiber {

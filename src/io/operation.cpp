@@ -109,9 +109,11 @@ operation& begin_operation(const any_io_executor& own,
   const bool outside = !inside && (in_context || own.target<memory_executor>() == nullptr);
   const bool anywhere = bound ? is_system(bound) : in_context || is_system(own);
   if (!bound)
-    return *new operation{object, *self.sched, self.sched->number(), watch, anywhere, outside, own};
+    return *new operation{
+        object, object, *self.sched, self.sched->number(), watch, anywhere, outside, own};
   // Keeps the bound context from running out of work until the operation is over.
   return *new operation{
+      object,
       object,
       *self.sched,
       self.sched->number(),
@@ -253,7 +255,8 @@ operation_section::~operation_section() {
 }
 
 void note_descriptor(operation& o, int descriptor) noexcept {
-  o.object.store(shown_descriptor(descriptor), order::relaxed);  // ordering: for dumps alone
+  const void* const shown = shown_descriptor(descriptor);
+  o.object.store(shown != nullptr ? shown : o.given, order::relaxed);  // ordering: for dumps alone
 }
 
 boost::asio::cancellation_slot slot_of(operation& o) noexcept {

@@ -67,6 +67,7 @@ struct operation {
   // The object of its waits, for dumps, which read it here: the first member. A later
   // step may change it on another thread.
   vigil::detail::atomic<const void*> object;
+  const void* const given;  // the object of those steps that tell no descriptor
   vigil::detail::scheduler& sched;
   const std::uint64_t run;  // the scheduler's number: another may have its address later
   // The watch whose io_context may complete it; nullptr if none of the runtime's can.

@@ -48,6 +48,16 @@ void set_done(operation& o) noexcept {
   if (claimed != nullptr) deliver_in_order(*claimed);
 }
 
+namespace {
+
+// As shown_object.hpp has it: a later step may have another object.
+const void* shown_place(const operation& o) noexcept {
+  if (o.object.load(order::relaxed) == nullptr) return nullptr;  // ordering: for dumps alone
+  return reinterpret_cast<const std::byte*>(&o.object) + 2;
+}
+
+}  // namespace
+
 ending wait_once(operation& o, const wait_limit& limit) VIGIL_NO_THREAD_SAFETY_ANALYSIS {
   caller self(limit);
   const bool refused = self.may_not_wait();
@@ -63,8 +73,7 @@ ending wait_once(operation& o, const wait_limit& limit) VIGIL_NO_THREAD_SAFETY_A
   o.lock.unlock();
   ending result = ending::completed;
   try {
-    // ordering: for dumps alone.
-    result = ending_of(self.wait(own.opened, {wait_reason::io, o.object.load(order::relaxed)}));
+    result = ending_of(self.wait(own.opened, {wait_reason::io, shown_place(o)}));
   } catch (const std::bad_alloc&) {
     // No memory for a timer; a limit that is already over does not need one.
     result = limit.is_over() ? ending::cut : ending::no_memory;
@@ -87,8 +96,7 @@ void wait_for_handler(operation& o) noexcept VIGIL_NO_THREAD_SAFETY_ANALYSIS {
     self.open(own);
     o.waiting = &own;
     o.lock.unlock();
-    // ordering: for dumps alone.
-    self.wait(own.opened, {wait_reason::io, o.object.load(order::relaxed)});
+    self.wait(own.opened, {wait_reason::io, shown_place(o)});
   }
 }
 

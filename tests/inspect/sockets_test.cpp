@@ -23,7 +23,9 @@
 #include <boost/asio/read.hpp>
 #include <boost/asio/readable_pipe.hpp>
 #include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/writable_pipe.hpp>
+#include <boost/asio/write.hpp>
 #include <boost/json/parse.hpp>
 
 #include <stdlib.h>
@@ -65,6 +67,25 @@ std::string text_of(const tcp::endpoint& e) {
   const std::string host = e.address().to_string();
   return (e.address().is_v6() ? "[" + host + "]" : host) + ":" + std::to_string(e.port());
 }
+
+// The second step of an operation, by the handler of the first.
+template <class Handler>
+struct waits_for_timer {
+  using cancellation_slot_type = asio::associated_cancellation_slot_t<Handler>;
+
+  cancellation_slot_type get_cancellation_slot() const noexcept {
+    return asio::get_associated_cancellation_slot(handler);
+  }
+
+  using executor_type = asio::associated_executor_t<Handler>;
+
+  executor_type get_executor() const noexcept { return asio::get_associated_executor(handler); }
+
+  void operator()(error_code) { timer.async_wait(std::move(handler)); }
+
+  Handler handler;
+  asio::steady_timer& timer;
+};
 
 // Connects to itself, and returns the accepted socket.
 struct tcp_pair {
@@ -281,6 +302,33 @@ TEST_SUITE("sockets") {
       shows("I/O of socket ", a.native_handle(), [&](error_code& e) {
         a.async_accept(asio::redirect_error(io::use_fiber, e));
       });
+    });
+  }
+
+  TEST_CASE("an operation of several steps names no socket of an earlier one") {
+    vigil::run([] {
+      local::socket near(io::io_context());
+      local::socket far(io::io_context());
+      asio::local::connect_pair(near, far);
+      asio::steady_timer timer(io::io_context(), std::chrono::hours(1));
+      auto f = vigil::spawn(vigil::fiber_options{.name = "reader"}, [&] {
+        asio::async_initiate<const io::use_fiber_t, void(error_code)>(
+            [&](auto handler) {
+              near.async_wait(local::socket::wait_read,
+                              waits_for_timer<decltype(handler)>{std::move(handler), timer});
+            },
+            io::use_fiber);
+      });
+      std::string line = waiting_line("reader");
+      NOTE(line);
+      CHECK(has(line, "I/O of socket " + std::to_string(near.native_handle())));
+      asio::write(far, asio::buffer("x", 1));
+      for (int i = 0; i < 10'000 && has(line, "of socket"); ++i) {
+        vigil::sleep_for(std::chrono::milliseconds(1));
+        line = waiting_line("reader");
+      }
+      CHECK(has(line, "[parked: I/O, for "));
+      f.request_stop();
     });
   }
 

@@ -578,8 +578,9 @@ class Program:
         if fiber.waits_for("select"):
             waits = [self.case_text(fiber, *wait) for wait in self.waits(fiber)]
             return " (" + ", ".join(waits) + ")" if waits else ""
-        if fiber.waits_for("io") and fiber.object & 1:
-            return " of " + descriptor_text(fiber.object >> 1)
+        if fiber.waits_for("io"):
+            at = number_at(fiber.object - 2) if fiber.object & 3 == 2 else fiber.object
+            return " of " + descriptor_text(at >> 1) if at & 1 else self.birth_text(at)
         if fiber.waits_for("blocking"):
             return call_text(self.layout.field(fiber.object, "side_call.thread", 4, signed=True))
         return self.wait_text(fiber, fiber.raw["reason"], fiber.object)

@@ -245,8 +245,9 @@ class Shown:
     def reason_text(self):
         program, reason = self.program, self.raw["reason"]
         text = program.names.get(("wait_reason", reason), "?")
-        if reason == program.value("wait_reason::io") and self.object & 1:
-            text += f" of descriptor {self.object >> 1}"
+        if reason == program.value("wait_reason::io"):
+            at = program.number_at(self.object - 2) if self.object & 3 == 2 else self.object
+            text += f" of descriptor {at >> 1}" if at & 1 else ""
         return text
 
     def text_of(self, field):

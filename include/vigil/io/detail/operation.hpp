@@ -60,7 +60,7 @@ VIGIL_API void release(operation& o, bool executor) noexcept;
 // For the operation's handler.
 VIGIL_API one_operation& memory_of(operation& o) noexcept;
 VIGIL_API boost::asio::cancellation_slot slot_of(operation& o) noexcept;
-// A step of it waits for this descriptor, which dumps show.
+// A step of it waits for this descriptor, which dumps show; negative: for another thing.
 VIGIL_API void note_descriptor(operation& o, int descriptor) noexcept;
 // The handler has been called and threw `thrown`, or was destroyed without a call.
 // The caller no longer touches the operation.

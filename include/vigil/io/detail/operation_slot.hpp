@@ -33,6 +33,8 @@ class operation_slot {
   Handler& emplace(Args&&... args) {
     if constexpr (tells_descriptor<std::decay_t<Args>...>) {
       note_descriptor(*operation_, std::get<2>(std::tie(args...)));
+    } else {
+      forget_descriptor();
     }
     return slot_.template emplace<Handler>(std::forward<Args>(args)...);
   }
@@ -43,9 +45,15 @@ class operation_slot {
   }
 
   // For code that knows no other slots.
-  operator boost::asio::cancellation_slot() const noexcept { return slot_; }
+  operator boost::asio::cancellation_slot() const noexcept {
+    forget_descriptor();
+    return slot_;
+  }
 
-  void clear() { slot_.clear(); }
+  void clear() {
+    forget_descriptor();
+    slot_.clear();
+  }
 
   bool is_connected() const noexcept { return slot_.is_connected(); }
 
@@ -54,6 +62,11 @@ class operation_slot {
   friend bool operator==(const operation_slot&, const operation_slot&) noexcept = default;
 
  private:
+  // Another step begins, or none.
+  void forget_descriptor() const noexcept {
+    if (operation_ != nullptr) note_descriptor(*operation_, -1);
+  }
+
   operation* operation_ = nullptr;
   boost::asio::cancellation_slot slot_;
 };

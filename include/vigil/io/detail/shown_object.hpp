@@ -1,6 +1,7 @@
 // shown_object: the object of a wait for I/O, as dumps read it: an odd number for a
 // descriptor of the kernel's, or the place where a stream in memory was made. nullptr if
-// it is not known.
+// it is not known. A number that leaves 2 when divided by 4 is 2 more than the address at
+// which one of these lies, and may change.
 #pragma once
 
 #include <vigil/detail/config.hpp>
