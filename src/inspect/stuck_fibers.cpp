@@ -119,7 +119,7 @@ void list_waiting(const stack& where, void* argument) noexcept {
   if (!take_view(where, s) || s.state != fiber_state::parked) return;
   if (s.until != never || !is_for_others(s.reason) || is_observers(s)) return;
   if (result.size() < result.capacity())
-    result.push_back({where, s.id, s.runs, open_way::not_known, 0});
+    result.push_back({where, s.id, s.runs, open_way::not_known, {}});
 }
 
 }  // namespace

@@ -247,38 +247,58 @@ symbol_reader::symbol_reader() : files_(std::make_unique<debug_files>()) {}
 
 symbol_reader::~symbol_reader() = default;
 
+namespace {
+
 // The name of a function that is made of a template begins with the type of its result:
 // the function's own follows the last space that is in no brackets, before the
 // parameters.
-code_owner owner_of(const code_function& f) noexcept {
+std::string_view own_name(std::string_view name) noexcept {
+  std::size_t begin = 0;
+  int depth = 0;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    const char c = name[i];
+    const bool is_part =
+        name.substr(i).starts_with("(anonymous namespace)") || name.substr(i).starts_with("(auto)");
+    if (c == '(' && depth == 0 && !is_part) break;
+    if (c == '<' || c == '(' || c == '{') ++depth;
+    if (c == '>' || c == ')' || c == '}') --depth;
+    if (c == ' ' && depth == 0) begin = i + 1;
+  }
+  return name.substr(begin);
+}
+
+bool is_call_of_std(std::string_view name) noexcept {
   constexpr std::string_view calls[] = {"__invoke",
                                         "invoke<",
                                         "invoke_r<",
                                         "__apply_impl<",
                                         "apply<",
                                         "_Function_handler<",
+                                        "_M_invoke",
                                         "function<",
                                         "move_only_function<",
+                                        "operator()",
                                         "_Bind",
                                         "thread::_",
                                         "__function::"};
-  std::string_view name = f.name;
-  std::size_t begin = 0;
-  int depth = 0;
-  for (std::size_t i = 0; i < name.size(); ++i) {
-    const char c = name[i];
-    if (c == '(' && depth == 0 && !name.substr(i).starts_with("(anonymous namespace)")) break;
-    if (c == '<' || c == '(' || c == '{') ++depth;
-    if (c == '>' || c == ')' || c == '}') --depth;
-    if (c == ' ' && depth == 0) begin = i + 1;
-  }
-  name.remove_prefix(begin);
-  if (name.starts_with("vigil::")) return code_owner::vigil;
-  if (!name.starts_with("std::")) return code_owner::program;
-  name.remove_prefix(name.starts_with("std::__1::") ? 10 : 5);  // libc++'s are in __1
-  const bool is_call = std::any_of(
+  return std::any_of(
       std::begin(calls), std::end(calls), [name](auto c) { return name.starts_with(c); });
-  return is_call ? code_owner::call_of_std : code_owner::program;
+}
+
+}  // namespace
+
+code_owner owner_of(const code_function& f) noexcept {
+  std::string_view name = own_name(f.name);
+  if (name.starts_with("vigil::")) return code_owner::vigil;
+  bool is_std = name.starts_with("std::");
+  if (is_std) {
+    name.remove_prefix(name.starts_with("std::__1::") ? 10 : 5);  // libc++'s are in __1
+  } else if (name.substr(0, name.find_first_of("<(")).find("::") == name.npos) {
+    // A function that is made for a lambda is named without its namespace.
+    if (f.file.find("/include/vigil/") != f.file.npos) return code_owner::vigil;
+    is_std = f.file.find("/c++/") != f.file.npos;
+  }
+  return is_std && is_call_of_std(name) ? code_owner::call_of_std : code_owner::program;
 }
 
 bool is_library(const code_place& p) noexcept {

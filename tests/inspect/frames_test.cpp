@@ -43,8 +43,8 @@ std::vector<std::string> own(const std::vector<std::string>& functions, const ch
 TEST_SUITE("frames") {
   TEST_CASE("which functions are the library's, and which of std only call another") {
     using vigil::detail::code_owner;
-    const auto owner = [](const char* name) {
-      return vigil::detail::owner_of({.name = name, .file = "", .line = 0});
+    const auto owner = [](const char* name, const char* file = "") {
+      return vigil::detail::owner_of({.name = name, .file = file, .line = 0});
     };
     const auto is = [&](const char* name) { return owner(name) == code_owner::vigil; };
     for (const char* const call :
@@ -53,10 +53,18 @@ TEST_SUITE("frames") {
           "std::__invoke_result<void (*)()>::type std::__invoke<void (*)()>(void (*&&)())",
           "std::_Function_handler<void (), main::{lambda()#1}>::_M_invoke(std::_Any_data const&)",
           "std::function<void ()>::operator()() const",
+          "decltype(auto) std::apply<void (*)(int), std::tuple<int> >(void (*&&)(int))",
           "void std::__1::__invoke<main::$_0>(main::$_0&&)"}) {
       NOTE("call: ", call);
       CHECK(owner(call) == code_owner::call_of_std);
     }
+    const char* const header = "/usr/include/c++/12/bits/invoke.h";
+    const char* const local = "__invoke_impl<void, main()::<lambda()>::<lambda()> >";
+    CHECK(owner(local, header) == code_owner::call_of_std);
+    CHECK(owner("invoke", "/opt/include/vigil/detail/fiber_body.hpp") == code_owner::vigil);
+    CHECK(owner("operator()", "shop/include/order.hpp") == code_owner::program);
+    CHECK(owner("invoke<int>", "shop/invoke.cpp") == code_owner::program);
+    CHECK(owner("shop::apply<int>", header) == code_owner::program);
     CHECK(owner("std::mutex::lock()") == code_owner::program);
     CHECK(owner("std::vector<int> shop::invoke<int>(int)") == code_owner::program);
     CHECK(is("vigil::detail::worker::park()"));
