@@ -45,6 +45,7 @@ class by_hand {
  public:
   by_hand()
       : of_(new operation{nullptr,
+                          nullptr,
                           *vigil::detail::current_scheduler(),
                           vigil::detail::current_scheduler()->number(),
                           nullptr,
