@@ -30,9 +30,9 @@ namespace {
 
 constexpr nanos report_patience = 20'000'000'000;
 
+// Caller, of this and the following: holds the slab_hold of the search.
 fiber_report report_on(const std::vector<waiting_fiber>& found) {
   const handler_scope inside;
-  const slab_hold hold;
   return collect_these(found);
 }
 
@@ -115,7 +115,6 @@ std::string text_of(const inspect::stuck_report& r, fiber_report& certain, fiber
 
 std::vector<inspect::stuck_fiber> listed(const std::vector<waiting_fiber>& found) {
   const handler_scope inside;
-  const slab_hold hold;
   std::vector<inspect::stuck_fiber> all;
   for (const waiting_fiber& f : found) {
     fiber_view s;
@@ -148,9 +147,15 @@ inspect::stuck_report report_of(const stuck_list& found) {
 
 stuck_list search_now() {
   const handler_scope inside;
-  const slab_hold hold;
   return find_stuck_fibers();
 }
+
+// Keeps what a search has found, and the slabs from before the search until the report is
+// made: fibers that end meanwhile leave stacks that are looked at.
+struct held_list {
+  const slab_hold hold{};
+  const stuck_list list = search_now();
+};
 
 struct others_of {
   const fiber* caller;
@@ -205,14 +210,14 @@ namespace VIGIL_PUBLIC::inspect {
 
 stuck_report find_stuck_fibers() {
   detail::overwrite_unused_stack();
-  const auto found = std::make_shared<const detail::stuck_list>(detail::search_now());
+  const auto found = std::make_shared<const detail::held_list>();
   const auto report = std::make_shared<stuck_report>();
-  if (found->fibers.empty()) {
-    *report = detail::report_of(*found);
+  if (found->list.fibers.empty()) {
+    *report = detail::report_of(found->list);
     return std::move(*report);
   }
   const bool is_done = detail::on_own_thread(
-      detail::report_patience, [report, found] { *report = detail::report_of(*found); });
+      detail::report_patience, [report, found] { *report = detail::report_of(found->list); });
   if (!is_done) {
     throw std::system_error(ETIMEDOUT,
                             std::generic_category(),
