@@ -249,6 +249,18 @@ symbol_reader::~symbol_reader() = default;
 
 namespace {
 
+// Whether an operator's own name begins at `at`: its sign may be a bracket, and the type
+// to which it converts may be of another namespace.
+bool begins_operator(std::string_view name, std::size_t at) noexcept {
+  constexpr std::string_view word = "operator";
+  if (!name.substr(at).starts_with(word)) return false;
+  const auto is_in_word = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  const std::size_t end = at + word.size();
+  return (at == 0 || !is_in_word(name[at - 1])) && (end == name.size() || !is_in_word(name[end]));
+}
+
 // The name of a function that is made of a template begins with the type of its result:
 // the function's own follows the last space that is in no brackets, before the
 // parameters.
@@ -257,9 +269,10 @@ std::string_view own_name(std::string_view name) noexcept {
   int depth = 0;
   for (std::size_t i = 0; i < name.size(); ++i) {
     const char c = name[i];
-    const bool is_part =
-        name.substr(i).starts_with("(anonymous namespace)") || name.substr(i).starts_with("(auto)");
+    const std::string_view rest = name.substr(i);
+    const bool is_part = rest.starts_with("(anonymous namespace)") || rest.starts_with("(auto)");
     if (c == '(' && depth == 0 && !is_part) break;
+    if (c == 'o' && depth == 0 && begins_operator(name, i)) break;
     if (c == '<' || c == '(' || c == '{') ++depth;
     if (c == '>' || c == ')' || c == '}') --depth;
     if (c == ' ' && depth == 0) begin = i + 1;
@@ -296,7 +309,7 @@ code_owner owner_of(const code_function& f) noexcept {
   } else if (name.substr(0, name.find_first_of("<(")).find("::") == name.npos) {
     // A function that is made for a lambda is named without its namespace.
     if (f.file.find("/include/vigil/") != f.file.npos) return code_owner::vigil;
-    is_std = f.file.find("/c++/") != f.file.npos;
+    is_std = f.file.find("/include/c++/") != f.file.npos;
   }
   return is_std && is_call_of_std(name) ? code_owner::call_of_std : code_owner::program;
 }
