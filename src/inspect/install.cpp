@@ -242,15 +242,14 @@ void write_run(const std::string& line, const frame_list& frames) noexcept {
 
 bool inspect_extension::report(const long_run& r) const noexcept {
   frame_list frames;
-  fiber_view who = r.who;
+  bool is_of_run = false;
   {
     const std::lock_guard guard(room_of_overseers_lock);
-    read_running_frames(r.where, who, room_of_overseers, frames);
+    is_of_run = read_long_run(r, room_of_overseers, frames);
     room_of_overseers.known.forget();
     // Copied pointers would be taken for living ones (stuck_fibers.hpp).
     std::memset(room_of_overseers.copy, 0, sizeof room_of_overseers.copy);
   }
-  const bool is_of_run = frames.count != 0 ? who.runs == r.who.runs : r.goes_on();
   if (frames.result == frames_result::moved_on || !is_of_run) return false;
   if (r.on.counters.log.is_on()) keep(r, frames);
   try {

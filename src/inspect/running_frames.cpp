@@ -14,6 +14,7 @@
 #include "core/base/futex.hpp"
 #include "core/machine/sanitizer.hpp"
 #include "core/machine/without_signals.hpp"
+#include "core/sched/report/dump_extension.hpp"
 #include "core/sched/run/side_call.hpp"
 #include "inspect/blocked_call.hpp"
 #include "inspect/stopped_threads.hpp"
@@ -317,16 +318,27 @@ void read_running_frames(const stack& where,
                          fiber_view& s,
                          frames_room& room,
                          frame_list& out) noexcept {
-  fiber_moment read;
+  // Called once before a handler does, so that the loader need not find it there.
+  fiber_moment read = moment_of(where);
   const auto look = [&] { read = moment_of(where); };
   read_frames_on(&where, s.resumes_at, s.thread, look, room, out);
   if (out.count == 0) return;
   if (read.id != s.id) {
     out.count = 0;
     out.result = frames_result::moved_on;
-  } else if (std::exchange(s.runs, read.runs) != read.runs) {
-    s.ran.reset();
+    return;
   }
+  if (read.runs != s.runs || read.file != s.file || read.line != s.line) s.ran.reset();
+  s.runs = read.runs;
+  s.file = read.file;
+  s.line = read.line;
+}
+
+bool read_long_run(const long_run& r, frames_room& room, frame_list& out) noexcept {
+  bool goes_on = r.goes_on();  // as above
+  const auto look = [&] { goes_on = r.goes_on(); };
+  read_frames_on(&r.where, r.who.resumes_at, r.who.thread, look, room, out);
+  return out.count != 0 ? goes_on : r.goes_on();
 }
 
 bool read_called_frames(const stack& where,

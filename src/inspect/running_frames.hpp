@@ -11,6 +11,8 @@
 
 namespace VIGIL_DETAIL {
 
+struct long_run;
+
 // Has running fibers asked by this signal from now on; 0: not at all. A handler that the
 // program has for it is kept, and called for each signal that is not ours. Throws
 // std::invalid_argument for other signals than SIGURG, SIGWINCH, SIGUSR1, SIGUSR2 and the
@@ -27,6 +29,10 @@ void read_running_frames(const stack& where,
                          fiber_view& s,
                          frames_room& room,
                          frame_list& out) noexcept;
+
+// The same for a run that was seen to be long. False if it is over: the stack may be of a
+// later one, which of a runner's has the same number.
+bool read_long_run(const long_run& r, frames_room& room, frame_list& out) noexcept;
 
 // The same for a thread of a side pool, on its own stack, that runs the function for
 // which the fiber waits. False if the stack may be of another moment: the fiber has moved

@@ -1,7 +1,12 @@
 // The frames of a fiber that keeps its worker too long: options::slow_fiber, and the
 // limits of inspect::record_on.
 #include "core/machine/sanitizer.hpp"
+#include "core/sched/report/dump.hpp"
+#include "core/sched/report/dump_extension.hpp"
+#include "core/sched/worker/running_runtimes.hpp"
+#include "core/sched/worker/scheduler.hpp"
 #include "inspect/inspect_helpers.hpp"
+#include "inspect/running_frames.hpp"
 #include "support/child.hpp"
 #include "support/error_output.hpp"
 #include "support/in_runtime.hpp"
@@ -65,9 +70,67 @@ bool any_has(const std::vector<std::string>& lines, const char* words) {
       lines.begin(), lines.end(), [words](const std::string& l) { return has(l, words); });
 }
 
+// The first worker of the runtime with this number.
+vigil::detail::worker& first_worker(std::uint64_t runtime) {
+  vigil::detail::worker* found = nullptr;
+  vigil::detail::for_each_running(
+      [&](vigil::detail::scheduler& s, vigil::detail::runtime_slot&) {
+        if (s.number() == runtime) found = s.workers()[0].get();
+      });
+  REQUIRE(found != nullptr);
+  return *found;
+}
+
+// Goes on when another thread has taken a step as well.
+void take_step(std::atomic<int>& step) {
+  const int mine = step.fetch_add(1) + 1;
+  while (step.load() == mine) {
+  }
+}
+
 }  // namespace
 
 TEST_SUITE("long_run") {
+  TEST_CASE("a callback's run is over when its runner is in the next one") {
+    namespace detail = vigil::detail;
+    vigil::inspect::install();
+    vigil::options one;
+    one.workers = 1;
+    std::atomic<int> step{0};
+    std::thread looks;
+    vigil::run(one, [&] {
+      looks = std::thread([&step, runtime = detail::current_scheduler()->number()] {
+        const auto wait_for = [&step](int n) {
+          while (step.load() != n)
+            std::this_thread::yield();
+        };
+        detail::worker& w = first_worker(runtime);
+        wait_for(1);
+        const detail::handler_scope inside;
+        const detail::slab_hold hold;
+        detail::long_run r{.on = w, .stretch = w.counters.stretch()};
+        REQUIRE(detail::view_of_running(w, r.where, r.who));
+        CHECK(r.goes_on());
+        const std::uint32_t first = r.who.line;
+        step.store(2);
+        wait_for(3);
+        CHECK(detail::moment_of(r.where).runs == r.who.runs);
+        CHECK_FALSE(detail::installed_extension.load()->report(r));
+        const detail::own_frames_room room;
+        detail::frame_list frames;
+        detail::read_running_frames(r.where, r.who, room.get(), frames);
+        if (frames.count != 0) CHECK(r.who.line != first);
+        step.store(4);
+      });
+      const vigil::scoped_timer one_call = vigil::after_func(1ms, [&] { take_step(step); });
+      const vigil::scoped_timer another = vigil::after_func(1ms, [&] { take_step(step); });
+      std::this_thread::sleep_for(5ms);  // both are due
+      while (step.load() != 4)
+        vigil::this_fiber::yield();
+    });
+    looks.join();
+  }
+
   TEST_CASE("child: computes until its frames are told" * doctest::skip()) {
     vigil::inspect::install();
     error_output said;

@@ -93,6 +93,12 @@ VIGIL_NO_SANITIZE_THREAD std::uint64_t id_of(const fiber& f) noexcept {
   return *const_cast<const volatile std::uint64_t*>(&f.identity.id);
 }
 
+// Read while they may be written.
+VIGIL_NO_SANITIZE_THREAD void look_at_place(const fiber& f, fiber_moment& out) noexcept {
+  out.file = *const_cast<const char* const volatile*>(&f.identity.file);
+  out.line = *const_cast<const volatile std::uint32_t*>(&f.identity.line);
+}
+
 // Read while it may be written.
 VIGIL_NO_SANITIZE_THREAD bool is_measured_now(const fiber& f) noexcept {
   return *const_cast<const volatile bool*>(&f.own_stack.is_measured);
@@ -110,7 +116,9 @@ bool has_id(const stack& where, std::uint64_t id) noexcept {
 
 fiber_moment moment_of(const stack& where) noexcept {
   const fiber& f = *control_block(where);
-  return {id_of(f), look_at(f.runs)};
+  fiber_moment now{.id = id_of(f), .runs = look_at(f.runs)};
+  look_at_place(f, now);
+  return now;
 }
 
 bool is_unmoved(const stack& where, const fiber_view& s) noexcept {

@@ -203,11 +203,13 @@ VIGIL_FOR_IO bool has_id(const stack& where, std::uint64_t id) noexcept;
 // Whether the stack of this fiber is measured (stack_sampler.hpp): another cheap look.
 VIGIL_FOR_IO bool is_measured(const stack& where) noexcept;
 
-// Which run the fiber on this stack is in, or was in last. Async-signal-safe. Caller: as
-// above.
+// Which run the fiber on this stack is in, or was in last, and its place: a runner has
+// another one in each callback or task. Async-signal-safe. Caller: as above.
 struct fiber_moment {
   std::uint64_t id = 0;
   std::uint32_t runs = 0;
+  const char* file = nullptr;
+  std::uint32_t line = 0;
 };
 
 VIGIL_FOR_IO fiber_moment moment_of(const stack& where) noexcept;
