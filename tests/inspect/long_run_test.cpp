@@ -73,10 +73,9 @@ bool any_has(const std::vector<std::string>& lines, const char* words) {
 // The first worker of the runtime with this number.
 vigil::detail::worker& first_worker(std::uint64_t runtime) {
   vigil::detail::worker* found = nullptr;
-  vigil::detail::for_each_running(
-      [&](vigil::detail::scheduler& s, vigil::detail::runtime_slot&) {
-        if (s.number() == runtime) found = s.workers()[0].get();
-      });
+  vigil::detail::for_each_running([&](vigil::detail::scheduler& s, vigil::detail::runtime_slot&) {
+    if (s.number() == runtime) found = s.workers()[0].get();
+  });
   REQUIRE(found != nullptr);
   return *found;
 }
