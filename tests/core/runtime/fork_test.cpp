@@ -37,26 +37,26 @@ void fork_and(F&& f) {
   std::printf("its child: %d\n", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
 }
 
-// A call in the child of a program with two workers, and how its end names it.
+// A call in the child of a program with two workers, and how its end names it. None
+// allocates: AddressSanitizer's allocator may be left locked in the child, by the start
+// of the other worker.
 struct forbidden {
   const char* what;
   const char* named;
-  void (*call)();
+  void (*call)(const vigil::channel<int>& empty);
 };
 
 const forbidden while_a_run_goes_on[] = {
-    {"go", "vigil::go, vigil::spawn", [] { vigil::go([] {}); }},
-    {"run", "vigil::run", [] { vigil::run([] {}); }},
-    {"a sleep", "sleep_for", [] { sleep_for(1ms); }},
-    {"a timer", "vigil::after_func", [] { vigil::after_func(1ms, [] {}); }},
-    {"post", "vigil::post", [] { vigil::post([] {}); }},
-    {"a receive", "a wait", [] { vigil::make_channel<int>().recv(); }},
-    {"a select",
-     "a wait",
-     [] { vigil::select(vigil::on_recv(vigil::make_channel<int>(), [] {})); }},
+    {"go", "vigil::go, vigil::spawn", [](const auto&) { vigil::go([] {}); }},
+    {"run", "vigil::run", [](const auto&) { vigil::run([] {}); }},
+    {"a sleep", "sleep_for", [](const auto&) { sleep_for(1ms); }},
+    {"a timer", "vigil::after_func", [](const auto&) { vigil::after_func(1ms, [] {}); }},
+    {"post", "vigil::post", [](const auto&) { vigil::post([] {}); }},
+    {"a receive", "a wait", [](const auto& empty) { empty.recv(); }},
+    {"a select", "a wait", [](const auto& empty) { vigil::select(vigil::on_recv(empty, [] {})); }},
     {"a lock",
      "a wait",
-     [] {
+     [](const auto&) {
        vigil::mutex m;
        m.lock();
        m.lock();
@@ -69,8 +69,9 @@ TEST_SUITE("fork") {
   TEST_CASE("child: forks in a run" * doctest::skip()) {
     const std::string what = std::getenv("VIGIL_TEST_WHAT");
     vigil::run(with_workers(2), [&] {
+      const auto empty = vigil::make_channel<int>();
       for (const forbidden& f : while_a_run_goes_on)
-        if (what == f.what) fork_and(f.call);
+        if (what == f.what) fork_and([&] { f.call(empty); });
     });
   }
 
