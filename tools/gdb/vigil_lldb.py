@@ -246,7 +246,10 @@ class Shown:
         program, reason = self.program, self.raw["reason"]
         text = program.names.get(("wait_reason", reason), "?")
         if reason == program.value("wait_reason::io"):
-            at = program.number_at(self.object - 2) if self.object & 3 == 2 else self.object
+            try:
+                at = program.number_at(self.object - 2) if self.object & 3 == 2 else self.object
+            except NoFibers:  # a live process has gone on, or a core lacks it
+                at = 0
             text += f" of descriptor {at >> 1}" if at & 1 else ""
         return text
 

@@ -55,6 +55,21 @@ TEST_SUITE("dump") {
     });
   }
 
+  TEST_CASE("says when the next deadline is, or was while a fiber computes") {
+    in_runtime({.workers = {1}}, [] {
+      const auto late = vigil::after_func(1h, [] {});
+      CHECK(has(dumped(), "; next deadline in 3"));
+      const auto soon = vigil::after_func(1ns, [] {});
+      const auto begin = std::chrono::steady_clock::now();
+      while (std::chrono::steady_clock::now() == begin) {
+      }
+      const std::string line = line_with(dumped(), "; next deadline ");
+      CHECK_MESSAGE(line.ends_with(" ago"), line);
+      soon.stop();
+      late.stop();
+    });
+  }
+
   TEST_CASE("shows a fiber's place of start, with up to eight arguments, with and without a name") {
     in_virtual([] {
       const auto nap = [](auto... length) { (sleep_for(length), ...); };

@@ -154,8 +154,8 @@ void dump_runtime(dump_writer& out, const scheduler& s, bool with_tasks) noexcep
   out.number(t.dead_entries).text(" dead");
   const nanos next = s.board.next_deadline.load();
   if (next != never) {
-    const nanos now = s.clock.now();
-    out.text("; next deadline in ").seconds(next - now);
+    out.text("; next deadline ");
+    write_due(out, next - s.clock.now());
   }
   out.text("\n");
   s.notes.dump(out, s.clock.now());
