@@ -1,7 +1,9 @@
 // The bytes of a fuzz target, read as a program: next byte, number or choice.
 //
 // Every sequence of bytes is a valid input. After the last byte only zeros come: a target
-// ends its loop by `while (!in.ended())`, and a zero should be the cheapest choice.
+// ends its loop by `while (!in.ended())`, and a zero should be the cheapest choice. Two
+// reads are two statements: as arguments of one call they come in an order that each
+// compiler chooses, and a corpus would mean something else to another.
 #pragma once
 
 #include <algorithm>
