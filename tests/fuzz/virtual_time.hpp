@@ -1,5 +1,5 @@
-// What the targets on virtual time share: its nanoseconds as numbers, and durations that
-// are often equal, sometimes zero or less, and rarely without end.
+// The common part of the targets on virtual time: nanoseconds as numbers, and durations
+// that are often equal, sometimes zero or less, and rarely without end.
 #pragma once
 
 #include "fuzz/input.hpp"
