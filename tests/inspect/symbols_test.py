@@ -5,6 +5,7 @@ PROGRAM is sigquit_program, MODULE the one that it loads.
 """
 import os
 import re
+import resource
 import select
 import shutil
 import signal
@@ -63,6 +64,10 @@ if own_build:
     check("and why is said, once", other.stderr.count(f"{program} is not the file that ran") == 1,
           other.stderr)
     check("for the same build nothing is said", named.stderr == "", named.stderr)
+    one = re.search(rf"^    \(build .* of {re.escape(str(program))}\)\n(.*\n)*?    at .*\n", dump, re.M)[0]
+    many = symbols(input=one * 100, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40)))
+    check("any number of dumps may follow one another", (many.returncode, many.stderr) == (0, "") and
+          many.stdout == symbols(input=one).stdout * 100, many)
 else:
     print("skipped: the linker gives the program no build ID")
 relative = subprocess.run([program, f"./{module.name}"], cwd=module.parent, capture_output=True,
