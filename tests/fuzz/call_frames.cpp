@@ -1,0 +1,533 @@
+// Covers: src/inspect/dwarf_reader.hpp src/inspect/frame_rules.cpp
+// Covers: src/inspect/frame_step.cpp src/inspect/frame_pointer.cpp
+//
+// Call frame information (.eh_frame) that is broken, and a stack that is none. The reader
+// is handed a section that lies right before a page that cannot be read, with code before
+// it; so is the stack. It must end, and a walk must not have more frames than fit.
+//
+// One half of the inputs are a section as it is. The other half are the parts of a CIE
+// and an FDE, which the target puts together; libdw reads these as well. The caller's
+// registers must be the same as those that the target computes by libdw's operations.
+//
+// glibc is asked for the file of a place by _dl_find_object(), which this program has in
+// front of glibc's.
+#include "fuzz/input.hpp"
+#include "inspect/frame_list.hpp"
+#include "inspect/frame_step.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <dlfcn.h>
+#include <dwarf.h>
+#include <elf.h>
+#include <elfutils/libdw.h>
+#include <sys/mman.h>
+
+namespace {
+
+using namespace vigil::detail;
+using fuzz::expect;
+
+// Memory whose last byte lies before a page that cannot be read.
+class guarded {
+ public:
+  explicit guarded(std::size_t pages) : size_(pages * page) {
+    void* const at =
+        ::mmap(nullptr, size_ + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    expect(at != MAP_FAILED && ::mprotect(static_cast<char*>(at) + size_, page, PROT_NONE) == 0,
+           "there is memory");
+    begin_ = static_cast<std::byte*>(at);
+  }
+
+  std::byte* begin() const { return begin_; }
+
+  // Puts the bytes at the end, and zeros before them.
+  std::byte* put(std::string_view bytes) {
+    expect(bytes.size() <= size_, "there is room");
+    std::memset(begin_, 0, size_);
+    std::byte* const at = begin_ + size_ - bytes.size();
+    std::memcpy(at, bytes.data(), bytes.size());
+    return at;
+  }
+
+ private:
+  static constexpr std::size_t page = 4096;
+
+  const std::size_t size_;
+  std::byte* begin_ = nullptr;
+};
+
+std::uintptr_t address(const std::byte* at) {
+  return reinterpret_cast<std::uintptr_t>(at);
+}
+
+constexpr std::size_t code_size = 256;
+
+// The file that the reader is told of.
+struct loaded_file {
+  guarded memory{16};
+  std::byte* const code = memory.begin();
+  std::byte* table = nullptr;  // .eh_frame_hdr, then .eh_frame
+  bool is_loaded = false;
+};
+
+loaded_file& file() {
+  static loaded_file one;
+  return one;
+}
+
+known_rules known;  // zero; what it has kept is forgotten after each run
+
+}  // namespace
+
+extern "C" int _dl_find_object(void* place, dl_find_object* out) noexcept {
+  using function = int (*)(void*, dl_find_object*);
+  static const auto real = reinterpret_cast<function>(::dlsym(RTLD_NEXT, "_dl_find_object"));
+  const loaded_file& f = file();
+  if (!f.is_loaded || reinterpret_cast<std::uintptr_t>(place) - address(f.code) >= code_size) {
+    return real(place, out);
+  }
+  *out = {};
+  out->dlfo_map_start = f.code;
+  out->dlfo_map_end = f.code + code_size;
+  out->dlfo_eh_frame = f.table;
+  return 0;
+}
+
+namespace {
+
+// --- a section that is put together
+
+template <class T>
+void append(std::string& to, T value) {
+  to.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+void close_entry(std::string& entry) {
+  while (entry.size() % 4 != 0)
+    entry += '\0';
+  const auto length = static_cast<std::uint32_t>(entry.size() - 4);
+  std::memcpy(entry.data(), &length, sizeof length);
+}
+
+// Returns whether libdw reads it as the library does. It does not read an operation of
+// another machine so, nor numbers of more than 64 bits; it takes memory for registers
+// with large numbers, and an expression that ends in DW_OP_stack_value looks like a value.
+bool is_read_alike(std::string_view program) {
+  constexpr char aarch64_sign = 0x2d;
+  constexpr auto stack_value = static_cast<char>(DW_OP_stack_value);
+  std::size_t run = 0;
+  for (const char c : program) {
+    run = (c & 0x80) != 0 ? run + 1 : 0;
+    if (c == aarch64_sign || c == stack_value || run == 2) return false;
+  }
+  return true;
+}
+
+// A function of the code [begin, begin + size) of the file.
+struct built_section {
+  std::string bytes;          // with the table
+  std::size_t frames = 0;     // where .eh_frame begins in it
+  bool is_read_alike = true;  // by libdw
+};
+
+constexpr std::size_t table_size = 12 + 8;
+
+// `at`: where the first byte of the section will lie.
+built_section build(fuzz::input& in, std::uintptr_t at, std::uintptr_t begin, std::uint32_t size) {
+  const auto augmentation = in.one_of<std::string_view>({"zR", "zRS", "zPLR", "zRB", ""});
+  std::uint8_t encoding = in.one_of<std::uint8_t>({0x1b, 0x1c, 0x10, 0x00, 0x1a, 0x1d});
+  if (augmentation.empty()) encoding = 0;
+  const bool is_old = in.flag();
+  std::string common(4, '\0');
+  append(common, std::uint32_t{0});
+  common += is_old ? '\1' : '\3';
+  common += augmentation;
+  common += '\0';
+  common += static_cast<char>(in.byte() & 0x7f);  // code_unit
+  common += static_cast<char>(in.byte() & 0x7f);  // data_unit
+  common += static_cast<char>(in.below(20));      // return_register
+  if (!augmentation.empty()) {
+    std::string data;
+    for (const char c : augmentation.substr(1)) {
+      if (c == 'R') data += static_cast<char>(encoding);
+      if (c == 'L') data += '\x1b';
+      if (c == 'P') data.append("\x1b\0\0\0\0", 5);
+    }
+    common += static_cast<char>(data.size());
+    common += data;
+  }
+  const std::string_view common_program = in.text(in.byte() % 64);
+  common += common_program;
+  close_entry(common);
+
+  std::string own(4, '\0');
+  append(own, static_cast<std::uint32_t>(common.size() + 4));
+  const std::uintptr_t base =
+      (encoding & 0x10) != 0 ? at + table_size + common.size() + own.size() : 0;
+  const std::uintptr_t from = begin - base;
+  switch (dwarf_reader::size_of(encoding)) {
+    case 2:
+      append(own, static_cast<std::uint16_t>(from));
+      append(own, static_cast<std::uint16_t>(size));
+      break;
+    case 4:
+      append(own, static_cast<std::uint32_t>(from));
+      append(own, size);
+      break;
+    default:
+      append(own, std::uint64_t{from});
+      append(own, std::uint64_t{size});
+      break;
+  }
+  if (!augmentation.empty()) {
+    const bool has_lsda = augmentation.find('L') != augmentation.npos;
+    own += has_lsda ? '\4' : '\0';
+    if (has_lsda) own.append(4, '\0');
+  }
+  const std::string_view program = in.text(in.byte());
+  own += program;
+  close_entry(own);
+
+  built_section s;
+  append(s.bytes, std::array<std::uint8_t, 4>{1, 0x1b, 0x03, 0x3b});
+  append(s.bytes, std::int32_t{16});
+  append(s.bytes, std::uint32_t{1});
+  append(s.bytes, static_cast<std::int32_t>(begin - at));
+  append(s.bytes, static_cast<std::int32_t>(table_size + common.size()));
+  s.frames = s.bytes.size();
+  s.bytes += common + own;
+  append(s.bytes, std::uint32_t{0});  // the end
+  s.is_read_alike = is_read_alike(common_program) && is_read_alike(program);
+  return s;
+}
+
+// --- libdw's reading
+
+// A file of ELF in memory that has this .eh_frame.
+std::string elf_with(std::string_view frames, std::uintptr_t at) {
+  static constexpr char names[] = "\0.eh_frame\0.shstrtab";
+  Elf64_Ehdr head{};
+  std::memcpy(head.e_ident, ELFMAG, SELFMAG);
+  head.e_ident[EI_CLASS] = ELFCLASS64;
+  head.e_ident[EI_DATA] = ELFDATA2LSB;
+  head.e_ident[EI_VERSION] = EV_CURRENT;
+  head.e_type = ET_DYN;
+  head.e_machine = EM_X86_64;
+  head.e_version = EV_CURRENT;
+  head.e_ehsize = sizeof head;
+  head.e_shentsize = sizeof(Elf64_Shdr);
+  head.e_shnum = 3;
+  head.e_shstrndx = 2;
+  const std::size_t padded = (frames.size() + 7) & ~std::size_t{7};
+  head.e_shoff = sizeof head + padded + sizeof names;
+  head.e_shoff = (head.e_shoff + 7) & ~std::size_t{7};
+  std::string all;
+  append(all, head);
+  all += frames;
+  all.resize(sizeof head + padded);
+  all.append(names, sizeof names);
+  all.resize(head.e_shoff);
+  Elf64_Shdr none{};
+  append(all, none);
+  Elf64_Shdr section{};
+  section.sh_name = 1;
+  section.sh_type = SHT_PROGBITS;
+  section.sh_flags = SHF_ALLOC;
+  section.sh_addr = at;
+  section.sh_offset = sizeof head;
+  section.sh_size = frames.size();
+  section.sh_addralign = 4;
+  append(all, section);
+  Elf64_Shdr strings{};
+  strings.sh_name = 11;
+  strings.sh_type = SHT_STRTAB;
+  strings.sh_offset = sizeof head + padded;
+  strings.sh_size = sizeof names;
+  strings.sh_addralign = 1;
+  append(all, strings);
+  return all;
+}
+
+template <auto Free>
+struct freed_by {
+  template <class T>
+  void operator()(T* p) const {
+    Free(p);
+  }
+};
+
+// One rule: how to compute a value. No operations: undefined, or the same as here.
+struct their_rule {
+  std::vector<Dwarf_Op> operations;
+  bool is_known = false;
+};
+
+struct their_rules {
+  their_rule cfa;
+  std::array<their_rule, frame_register_count> registers;
+  bool is_signal_frame = false;
+};
+
+std::optional<their_rules> read_by_libdw(const built_section& s,
+                                         std::uintptr_t at,
+                                         std::uintptr_t place) {
+  static const unsigned version = ::elf_version(EV_CURRENT);
+  static_cast<void>(version);
+  const std::string_view frames = std::string_view(s.bytes).substr(s.frames);
+  std::string image = elf_with(frames, at + s.frames);
+  const std::unique_ptr<Elf, freed_by<elf_end>> elf(::elf_memory(image.data(), image.size()));
+  expect(elf != nullptr, "libelf reads the file");
+  const std::unique_ptr<Dwarf_CFI, freed_by<dwarf_cfi_end>> cfi(::dwarf_getcfi_elf(elf.get()));
+  expect(cfi != nullptr, "libdw finds the section");
+  Dwarf_Frame* got = nullptr;
+  if (::dwarf_cfi_addrframe(cfi.get(), place, &got) != 0) return std::nullopt;
+  const std::unique_ptr<Dwarf_Frame, freed_by<std::free>> f(got);
+  their_rules out;
+  Dwarf_Addr begin = 0;
+  Dwarf_Addr end = 0;
+  ::dwarf_frame_info(f.get(), &begin, &end, &out.is_signal_frame);
+  Dwarf_Op* operations = nullptr;
+  std::size_t count = 0;
+  if (::dwarf_frame_cfa(f.get(), &operations, &count) != 0) return std::nullopt;
+  out.cfa = {{operations, operations + count}, count != 0};
+  for (unsigned n = 0; n < frame_register_count; ++n) {
+    Dwarf_Op room[3];
+    if (::dwarf_frame_register(f.get(), static_cast<int>(n), room, &operations, &count) != 0)
+      continue;
+    out.registers[n] = {{operations, operations + count}, count != 0};
+  }
+  return out;
+}
+
+// --- what libdw's operations mean
+
+struct machine {
+  const frame_registers& registers;
+  const stack_copy& stack;
+  std::uintptr_t cfa = 0;
+};
+
+// Returns nothing if an operation needs a value that is not known, or is none of the
+// library's. The last four below are libdw's own, for rules that are no expressions.
+std::optional<std::uintptr_t> evaluate(const their_rule& rule, const machine& m, bool is_of_cfa) {
+  std::vector<std::uintptr_t> values;
+  bool is_value = is_of_cfa;
+  const auto pop = [&]() -> std::optional<std::uintptr_t> {
+    if (values.empty()) return std::nullopt;
+    const std::uintptr_t v = values.back();
+    values.pop_back();
+    return v;
+  };
+  for (const Dwarf_Op& op : rule.operations) {
+    const bool is_first = &op == &rule.operations.front();
+    const bool is_last = &op == &rule.operations.back();
+    const auto push_register = [&](std::uint64_t n, std::uint64_t offset) {
+      if (!m.registers.knows(n)) return false;
+      values.push_back(m.registers[n] + offset);
+      return true;
+    };
+    if (op.atom >= DW_OP_lit0 && op.atom <= DW_OP_lit31) {
+      values.push_back(op.atom - unsigned{DW_OP_lit0});
+    } else if (op.atom >= DW_OP_breg0 && op.atom <= DW_OP_breg31) {
+      if (!push_register(op.atom - unsigned{DW_OP_breg0}, op.number)) return std::nullopt;
+    } else {
+      switch (op.atom) {
+        case DW_OP_const1u:
+        case DW_OP_const1s:
+        case DW_OP_const2u:
+        case DW_OP_const2s:
+        case DW_OP_constu:
+        case DW_OP_consts:
+          values.push_back(op.number);
+          break;
+        case DW_OP_dup:
+          if (values.empty()) return std::nullopt;
+          values.push_back(values.back());
+          break;
+        case DW_OP_plus_uconst:
+          if (values.empty()) return std::nullopt;
+          values.back() += op.number;
+          break;
+        case DW_OP_deref: {
+          const auto at = pop();
+          std::uintptr_t word = 0;
+          if (!at || !m.stack.read(*at, word)) return std::nullopt;
+          values.push_back(word);
+          break;
+        }
+        case DW_OP_regx:
+          if (!is_first || !is_last || !push_register(op.number, 0)) return std::nullopt;
+          is_value = true;
+          break;
+        case DW_OP_bregx:
+          if (!is_first || !is_last || !push_register(op.number, op.number2)) return std::nullopt;
+          break;
+        case DW_OP_call_frame_cfa:
+          if (!is_first || is_of_cfa) return std::nullopt;
+          values.push_back(m.cfa);
+          break;
+        case DW_OP_stack_value:
+          if (!is_last || is_of_cfa) return std::nullopt;
+          is_value = true;
+          break;
+        default: {
+          const auto b = pop();
+          const auto a = pop();
+          if (!a || !b) return std::nullopt;
+          switch (op.atom) {
+            case DW_OP_and:
+              values.push_back(*a & *b);
+              break;
+            case DW_OP_minus:
+              values.push_back(*a - *b);
+              break;
+            case DW_OP_or:
+              values.push_back(*a | *b);
+              break;
+            case DW_OP_plus:
+              values.push_back(*a + *b);
+              break;
+            case DW_OP_shl:
+              values.push_back(*b < 64 ? *a << *b : 0);
+              break;
+            case DW_OP_shr:
+              values.push_back(*b < 64 ? *a >> *b : 0);
+              break;
+            case DW_OP_ge:
+              values.push_back(static_cast<std::int64_t>(*a) >= static_cast<std::int64_t>(*b));
+              break;
+            default:
+              return std::nullopt;
+          }
+        }
+      }
+    }
+  }
+  const auto result = pop();
+  if (!result || is_value) return result;
+  std::uintptr_t word = 0;
+  return m.stack.read(*result, word) ? std::optional(word) : std::nullopt;
+}
+
+// Compares the caller's frame with libdw's rules. libdw also takes an expression whose
+// last number is not whole.
+void compare(const their_rules& theirs,
+             const frame_rules& ours,
+             const frame& callee,
+             const frame& caller,
+             const stack_copy& stack) {
+  expect(caller.is_call == !theirs.is_signal_frame, "whether a signal has come in between");
+  machine m{callee.registers, stack};
+  const auto cfa = evaluate(theirs.cfa, m, true);
+  if (!cfa) return;
+  m.cfa = *cfa;
+  for (unsigned n = 0; n < frame_register_count; ++n) {
+    const their_rule& rule = theirs.registers[n];
+    if (!rule.is_known) continue;
+    const auto value = evaluate(rule, m, false);
+    const auto how = ours.rules[n].how;
+    const bool is_expression =
+        how == register_rule::kind::at_expression || how == register_rule::kind::is_expression;
+    if (!value || (is_expression && !caller.registers.knows(n))) continue;
+    expect(caller.registers.knows(n) && caller.registers[n] == *value,
+           "a register of the caller is as libdw has it");
+  }
+}
+
+// --- a stack
+
+constexpr std::uintptr_t stack_begin = 0x7fff'0000'0000;
+
+guarded& stack_memory() {
+  static guarded one(1);
+  return one;
+}
+
+std::uintptr_t word_of(fuzz::input& in) {
+  switch (in.below(4)) {
+    case 1:
+      return address(file().code) + in.byte();
+    case 2:
+      return stack_begin + in.byte() * std::uintptr_t{8};
+    case 3:
+      return in.number<std::uint64_t>();
+    default:
+      return in.byte();
+  }
+}
+
+stack_copy stack_of(fuzz::input& in) {
+  std::string words;
+  for (std::size_t n = in.below(65); n > 0; --n)
+    append(words, word_of(in));
+  return {stack_begin, stack_begin + words.size(), stack_memory().put(words)};
+}
+
+frame frame_of(fuzz::input& in) {
+  frame f;
+  f.place = address(file().code) + in.byte();
+  f.is_call = in.flag();
+  f.registers.set(stack_pointer_register, stack_begin + in.byte());
+  for (std::size_t n = in.below(8); n > 0; --n) {
+    const std::size_t which = in.below(frame_register_count);
+    f.registers.set(static_cast<unsigned>(which), word_of(in));
+  }
+  return f;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  fuzz::input in(data, size);
+  loaded_file& f = file();
+  const bool is_built = in.flag();
+  const frame innermost = frame_of(in);
+  const stack_copy stack = stack_of(in);
+  built_section s;
+  if (is_built) {
+    // The size is known only afterwards, and changes no other byte.
+    constexpr std::size_t room = 1024;
+    std::byte* const at = f.memory.put(std::string(room, '\0'));
+    const std::uintptr_t begin = address(f.code) + in.byte() % 64;
+    const std::uint32_t code_bytes = in.byte() + std::uint32_t{1};
+    s = build(in, address(at), begin, code_bytes);
+    expect(s.bytes.size() <= room, "a section fits");
+    std::memcpy(at, s.bytes.data(), s.bytes.size());
+    f.table = at;
+    const std::string_view code = in.text(code_size);
+    std::memcpy(f.code, code.data(), code.size());
+  } else {
+    const std::string_view code = in.text(in.byte());
+    f.table = f.memory.put(in.rest().substr(0, std::size_t{32} << 10));
+    std::memcpy(f.code, code.data(), code.size());
+  }
+  f.is_loaded = true;
+
+  frame caller = innermost;
+  if (is_built && s.is_read_alike && step(caller, stack, known) == step_result::caller) {
+    const std::uintptr_t place = innermost.is_call ? innermost.place - 1 : innermost.place;
+    const frame_rules* ours = nullptr;
+    known.find(place, ours);
+    if (const auto theirs = read_by_libdw(s, address(f.table), place)) {
+      compare(*theirs, *ours, innermost, caller, stack);
+    }
+  }
+  frame_list list;
+  read_frames(innermost, stack, known, list);
+  expect(list.count >= 1 && list.count <= frame_list::most, "a walk ends");
+
+  f.is_loaded = false;
+  known.forget();
+  return 0;
+}
