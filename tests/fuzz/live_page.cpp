@@ -1,0 +1,312 @@
+// Covers: src/inspect_page/page_http.cpp src/inspect_page/page_request.cpp
+// Covers: src/inspect_page/page_server.cpp src/inspect_page/waiting_peers.cpp
+//
+// Requests to a live page, once whole and once cut. Both get the same answer, which is
+// one of HTTP/1.1 that no other origin may read. A request that is served names this
+// machine, and one that acts has the token, and no origin but the page's own: a reader of
+// headers that is not Beast's says so.
+//
+// The page is one of a process, with a thread of its own: time is real. So no input waits
+// until its time is over (408).
+#include "fuzz/input.hpp"
+#include "inspect_page/page_server.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <arpa/inet.h>
+#include <linux/sockios.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+namespace {
+
+using namespace vigil::detail;
+using fuzz::expect;
+
+constexpr std::string_view host_name = "vigil.example";
+
+class page_in_memory {
+ public:
+  page_in_memory() : page_(listening_socket::taken_over(listen(), false), options()) {}
+
+  int connect() const {
+    const int s = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    expect(s >= 0 && ::connect(s, general(), size_) == 0, "the page accepts");
+    return s;
+  }
+
+  const std::string& token() const { return page_.token(); }
+
+ private:
+  static vigil::inspect::page_options options() {
+    vigil::inspect::page_options o;
+    o.host_name = host_name;
+    o.announce = false;
+    return o;
+  }
+
+  const sockaddr* general() const { return reinterpret_cast<const sockaddr*>(&address_); }
+
+  // At a name that the kernel chooses and no file has.
+  int listen() {
+    const int s = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    address_.sun_family = AF_UNIX;
+    expect(s >= 0 && ::bind(s, general(), sizeof address_.sun_family) == 0, "there is a socket");
+    expect(::getsockname(s, reinterpret_cast<sockaddr*>(&address_), &size_) == 0, "it has a name");
+    expect(::listen(s, 16) == 0, "it listens");
+    return s;
+  }
+
+  sockaddr_un address_{};
+  socklen_t size_ = sizeof address_;
+  page_server page_;
+};
+
+// --- sending
+
+void send(int to, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::send(to, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (n <= 0) return;  // it has answered already
+    bytes.remove_prefix(static_cast<std::size_t>(n));
+  }
+}
+
+// Waits until the page has read what was sent, or has no need of it.
+void until_read(int by) {
+  for (int i = 0; i < 1000; ++i) {
+    int unread = 0;
+    pollfd gone{.fd = by, .events = POLLIN, .revents = 0};
+    if (::ioctl(by, SIOCOUTQ, &unread) != 0 || unread == 0 || ::poll(&gone, 1, 0) > 0) return;
+    std::this_thread::yield();
+  }
+}
+
+// `pieces`: their sizes; the rest is sent as one.
+std::string reply_to(const page_in_memory& page, std::string_view bytes, std::string_view pieces) {
+  const int s = page.connect();
+  for (const char size : pieces) {
+    const std::string_view piece =
+        bytes.substr(0, static_cast<std::uint8_t>(size) + std::size_t{1});
+    if (piece.empty()) break;
+    send(s, piece);
+    until_read(s);
+    bytes.remove_prefix(piece.size());
+  }
+  send(s, bytes);
+  ::shutdown(s, SHUT_WR);
+  std::string all;
+  std::array<char, 16384> room;
+  ssize_t n = 0;
+  while ((n = ::recv(s, room.data(), room.size(), 0)) > 0)
+    all.append(room.data(), static_cast<std::size_t>(n));
+  ::close(s);
+  return all;
+}
+
+// --- the reply
+
+struct reply {
+  unsigned status = 0;  // 0: the connection ended without one
+  std::string head;     // without what differs from one answer to the next
+  std::string_view body;
+};
+
+std::string_view field(std::string_view head, std::string_view name) {
+  const std::size_t at = head.find("\r\n" + std::string(name) + ": ");
+  if (at == head.npos) return {};
+  const std::size_t begin = at + name.size() + 4;
+  return head.substr(begin, head.find("\r\n", begin) - begin);
+}
+
+reply parsed(std::string_view text) {
+  reply r;
+  if (text.empty()) return r;
+  const std::size_t end = text.find("\r\n\r\n");
+  expect(text.starts_with("HTTP/1.1 ") && end != text.npos, "a reply has a head");
+  const std::string_view head = text.substr(0, end + 2);
+  r.body = text.substr(end + 4);
+  std::from_chars(head.data() + 9, head.data() + 12, r.status);
+  const std::array known = {200u, 400u, 403u, 404u, 405u, 409u, 413u, 429u, 431u, 503u};
+  expect(std::find(known.begin(), known.end(), r.status) != known.end(), "a status of the page");
+  std::size_t length = 0;
+  const std::string_view told = field(head, "Content-Length");
+  std::from_chars(told.data(), told.data() + told.size(), length);
+  expect(r.body.empty() || r.body.size() == length, "a body is as long as the head says");
+  expect(field(head, "Cache-Control") == "no-store" && field(head, "Connection") == "close" &&
+             field(head, "X-Content-Type-Options") == "nosniff" &&
+             field(head, "X-Frame-Options") == "DENY" &&
+             field(head, "Cross-Origin-Resource-Policy") == "same-origin" &&
+             field(head, "Content-Security-Policy").starts_with("default-src 'none';") &&
+             head.find("Access-Control") == head.npos,
+         "no other origin may read a reply");
+  r.head = head;
+  if (r.status != 200) return r;
+  for (const std::string_view what : {"nonce-", "Content-Length: "}) {
+    for (std::size_t at = 0; (at = r.head.find(what, at)) != r.head.npos;) {
+      at += what.size();
+      r.head.erase(at, r.head.find_first_of("';\r", at) - at);
+    }
+  }
+  return r;
+}
+
+// --- what a request says, read in another way
+
+struct seen_request {
+  std::string_view method;
+  std::string_view path;
+  std::vector<std::pair<std::string, std::string>> fields;
+
+  std::vector<std::string> all(std::string_view name) const {
+    std::vector<std::string> found;
+    for (const auto& [key, value] : fields) {
+      if (key == name) found.push_back(value);
+    }
+    return found;
+  }
+};
+
+std::string lowered(std::string_view text) {
+  std::string low(text);
+  for (char& c : low)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + ('a' - 'A'));
+  return low;
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t'))
+    text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t'))
+    text.remove_suffix(1);
+  return text;
+}
+
+// Reads a request that the page has taken to be right.
+seen_request read_again(std::string_view text) {
+  seen_request r;
+  while (text.starts_with("\r\n"))
+    text.remove_prefix(2);
+  const auto line_of = [&text] {
+    const std::size_t end = text.find("\r\n");
+    expect(end != text.npos, "a request that is served has whole lines");
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(end + 2);
+    return line;
+  };
+  const std::string_view first = line_of();
+  const std::size_t space = std::min(first.find(' '), first.size());
+  r.method = first.substr(0, space);
+  const std::string_view target = first.substr(std::min(space + 1, first.size()));
+  r.path = target.substr(0, target.find_first_of(" ?"));
+  for (std::string_view line; !(line = line_of()).empty();) {
+    const bool goes_on = line.front() == ' ' || line.front() == '\t';
+    if (goes_on && !r.fields.empty()) {
+      std::string& value = r.fields.back().second;
+      value = trimmed(value + ' ' + std::string(trimmed(line)));
+      continue;
+    }
+    const std::size_t colon = line.find(':');
+    expect(colon != line.npos, "a field has a name");
+    r.fields.emplace_back(lowered(line.substr(0, colon)), trimmed(line.substr(colon + 1)));
+  }
+  return r;
+}
+
+bool names_this_machine(std::string host) {
+  host = lowered(host);
+  const std::size_t name_end = host.starts_with('[') ? host.find(']') + 1 : host.find(':');
+  const std::string name = host.substr(0, name_end);
+  if (name == "localhost" || name == host_name) return true;
+  in6_addr v6{};
+  if (name.size() > 2 && name.front() == '[') {
+    if (::inet_pton(AF_INET6, name.substr(1, name.size() - 2).c_str(), &v6) != 1) return false;
+    return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
+  }
+  in_addr v4{};
+  return ::inet_pton(AF_INET, name.c_str(), &v4) == 1 && name.starts_with("127.");
+}
+
+// Checks a request that was answered otherwise than by a refusal.
+void check_served(const page_in_memory& page, std::string_view bytes, const reply& r) {
+  const seen_request request = read_again(bytes);
+  const auto hosts = request.all("host");
+  expect(hosts.size() == 1 && names_this_machine(hosts[0]), "a request names this machine");
+  if (request.method == "GET" || request.method == "HEAD") {
+    expect(r.status != 409, "a look does not act");
+    expect(request.method == "GET" || r.body.empty(), "HEAD has no body");
+    return;
+  }
+  expect(request.method == "POST", "other methods are refused");
+  const auto tokens = request.all("x-vigil-token");
+  expect(tokens.size() == 1 && tokens[0] == page.token(), "what acts has the token");
+  const auto origins = request.all("origin");
+  expect(origins.empty() || lowered(origins[0]) == "http://" + lowered(hosts[0]),
+         "what acts comes from no other page");
+}
+
+// The token for 1, and for 2 more than a head may have.
+std::string expanded(const page_in_memory& page, std::string_view bytes) {
+  std::string all;
+  for (const char c : bytes) {
+    if (c == '\1') {
+      all += page.token();
+    } else if (c == '\2') {
+      all.append(8000, 'x');
+    } else {
+      all += c;
+    }
+  }
+  return all;
+}
+
+// Asks again if the act before has not ended altogether, or a busy machine was too slow.
+std::string reply_in_time(const page_in_memory& page,
+                          std::string_view bytes,
+                          std::string_view pieces) {
+  for (;;) {
+    std::string r = reply_to(page, bytes, pieces);
+    const bool is_over = !r.starts_with("HTTP/1.1 429 ") && !r.starts_with("HTTP/1.1 408 ") &&
+                         r.find("takes too long") == r.npos;
+    if (is_over) return r;
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  fuzz::input in(data, size);
+  const page_in_memory page;
+  const std::string_view pieces = in.text(in.byte() % 32);
+  const std::string_view given = in.rest();
+  const std::string bytes = expanded(page, given);
+  const std::string text = reply_in_time(page, bytes, {});
+  const std::string cut_text = reply_in_time(page, bytes, pieces);
+  const reply whole = parsed(text);
+  const reply cut = parsed(cut_text);
+  const auto is_refusal = [](const reply& r) { return r.status == 0 || r.status / 100 == 4; };
+  // The cuts decide how much is parsed of a head that is too long, or not whole.
+  const bool is_long = given.find('\2') != given.npos;
+  const auto is_none = [](const reply& r) { return r.status == 0 || r.status == 400; };
+  if ((is_long && is_refusal(whole) && is_refusal(cut)) || (is_none(whole) && is_none(cut)))
+    return 0;
+  expect(whole.status == cut.status && whole.head == cut.head, "the reply is the same");
+  if (whole.status != 200) {
+    expect(whole.body == cut.body, "the text of a refusal is the same");
+  }
+  constexpr unsigned not_recording = 409;
+  if (!is_refusal(whole) || whole.status == not_recording) check_served(page, bytes, whole);
+  return 0;
+}
