@@ -1,0 +1,41 @@
+// Two nets: the loopback on real time, streams in memory on virtual time.
+#pragma once
+
+#include <vigil/io/io_context.hpp>
+#include <vigil/io/memory_acceptor.hpp>
+#include <vigil/io/serve.hpp>
+#include <vigil/io/use_fiber.hpp>
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/system/system_error.hpp>
+
+namespace vigil::soak {
+
+// Throws boost::system::system_error, as its functions do.
+class loopback {
+ public:
+  using stream = boost::asio::ip::tcp::socket;
+
+  stream connect() const {
+    stream s(io::io_context());
+    s.async_connect(where_, io::use_fiber);
+    return s;
+  }
+
+  boost::asio::ip::tcp::acceptor acceptor{io::io_context(),
+                                          {boost::asio::ip::address_v4::loopback(), 0}};
+
+ private:
+  const boost::asio::ip::tcp::endpoint where_ = acceptor.local_endpoint();
+};
+
+class memory_net {
+ public:
+  using stream = io::memory_stream;
+
+  stream connect() { return acceptor.connect(); }
+
+  io::memory_acceptor acceptor;
+};
+
+}  // namespace vigil::soak

@@ -1,0 +1,88 @@
+// Reports: dumps, metrics and a trace while everything runs, each whole.
+#include "soak/world.hpp"
+
+#include <vigil/blocking.hpp>
+#include <vigil/debug.hpp>
+#include <vigil/inspect.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+namespace vigil::soak {
+namespace {
+
+struct report_ledger : ledger {
+  using ledger::ledger;
+  opened asked{*this, "asked for"};
+  closed written{*this, "written"};
+  closed refused{*this, "refused in a shortage"};
+};
+
+// Collects the text of a report in memory: there may be no descriptor.
+template <class F>
+void write_report(world& w, report_ledger& l, std::string_view part, F write) {
+  const std::uint64_t edges = w.shortages();
+  ++l.asked;
+  char* text = nullptr;
+  std::size_t size = 0;
+  std::FILE* const out = ::open_memstream(&text, &size);
+  try {
+    if (out == nullptr) throw std::bad_alloc();
+    write(out);
+    std::fclose(out);
+    const bool is_whole = std::string_view(text, size).find(part) != std::string_view::npos;
+    if (is_whole || w.shortage_since(edges)) {
+      ++(is_whole ? l.written : l.refused);
+    } else {
+      l.fail("a report is not whole: it lacks \"" + std::string(part) + "\"");
+    }
+    std::free(text);
+  } catch (...) {
+    ++l.refused;
+    if (out != nullptr) std::fclose(out);
+    std::free(text);
+    if (!w.shortage_since(edges)) throw;
+  }
+}
+
+void play_report(world& w, report_ledger& l, dice& d) {
+  sleep_for(w.how.longest_pause * (w.how.is_virtual ? 1 : 20));
+  // Frames and their names take real time.
+  if (w.how.is_virtual && !d.one_in(30)) return;
+  switch (d.below(5)) {
+    case 0:
+      write_report(w, l, "fiber", [](std::FILE* f) { debug::dump(f); });
+      break;
+    case 1:
+      write_report(w, l, "fiber", [](std::FILE* f) { inspect::dump(f); });
+      break;
+    case 2:
+      write_report(w, l, "fiber_count", [](std::FILE* f) { inspect::dump_json(f); });
+      break;
+    case 3:
+      write_report(
+          w, l, "# EOF", [](std::FILE* f) { std::fputs(inspect::openmetrics().c_str(), f); });
+      break;
+    default:
+      // In `blocking` on real time, as the guide says.
+      write_report(w, l, "", [&](std::FILE* f) {
+        const auto write = [f] { inspect::write_trace(f, 100ms); };
+        if (w.how.is_virtual) {
+          write();
+        } else {
+          blocking(write);
+        }
+      });
+      break;
+  }
+}
+
+}  // namespace
+
+void cast_reports(world& w) {
+  auto& l = *w.keep<report_ledger>("reports");
+  w.cast("reports", 1, [&](dice& d) { play_report(w, l, d); });
+}
+
+}  // namespace vigil::soak
