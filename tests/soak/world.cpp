@@ -16,6 +16,15 @@ namespace {
 // 0: no allocation of this thread fails.
 thread_local std::uint32_t until_failure = 0;
 
+// Before a round that may be refused again at once.
+void rest_after_refusal() {
+  try {
+    sleep_for(1ms);
+  } catch (const std::bad_alloc&) {  // no memory for a timer either
+    this_fiber::yield();
+  }
+}
+
 }  // namespace
 
 nanoseconds dice::time(nanoseconds most) noexcept {
@@ -70,19 +79,20 @@ void world::play(actor& a, std::uint64_t number, const std::function<void(dice&)
   dice d(how.seed * 1'000 + number);
   while (goes_on(a)) {
     const std::uint64_t edges = shortages();
-    ++rounds.begun;
+    ++rounds_.begun;
     try {
       round(d);
       sleep_for(d.time(how.longest_pause));
-      ++rounds.ended;
+      ++rounds_.ended;
     } catch (const stopped&) {
-      ++rounds.ended;
+      ++rounds_.ended;
       throw;
     } catch (const std::exception& e) {
-      ++rounds.refused;
+      ++rounds_.refused;
       if (!tells_of_shortage(std::current_exception()) || !shortage_since(edges)) {
-        rounds.fail(std::string("a round of ") + a.name + " ended by an exception: " + e.what());
+        rounds_.fail(std::string("a round of ") + a.name + " ended by an exception: " + e.what());
       }
+      rest_after_refusal();
     }
   }
 }

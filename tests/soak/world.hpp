@@ -116,6 +116,13 @@ class world {
   book ledgers;
 
  private:
+  struct round_ledger : ledger {
+    using ledger::ledger;
+    opened begun{*this, "begun"};
+    closed ended{*this, "ended"};
+    closed refused{*this, "refused in a shortage"};
+  };
+
   struct actor {
     const char* name;
     std::atomic<std::uint64_t> rest{0};  // the last one that it has come to
@@ -134,14 +141,7 @@ class world {
   std::atomic<std::uint64_t> rests_{0};
   bool over_ = false;
   channel<void> rest_;  // closed as the rest ends
-
- public:
-  struct : ledger {
-    using ledger::ledger;
-    opened begun{*this, "begun"};
-    closed ended{*this, "ended"};
-    closed refused{*this, "refused in a shortage"};
-  } rounds{ledgers, "rounds of actors"};
+  round_ledger rounds_{ledgers, "rounds of actors"};
 };
 
 // Whether an exception says that something is short: memory, a descriptor, a thread, a
