@@ -1,7 +1,7 @@
 // Covers: src/inspect/symbols.cpp
 //
 // The notes of a broken file in memory, between two pages that cannot be read. The
-// build's number is the one that a second reader finds, which knows how far the file goes.
+// build's number is the one that a second reader finds, which knows the end of the file.
 #include "fuzz/input.hpp"
 #include "inspect/symbols.hpp"
 

@@ -122,7 +122,7 @@ void close_entry(std::string& entry) {
 
 // Returns whether libdw reads it as the library does. It does not read an operation of
 // another machine so, nor numbers of more than 64 bits; it takes memory for registers
-// with large numbers, and an expression that ends in DW_OP_stack_value looks like a value.
+// with large numbers, and takes an expression that ends in DW_OP_stack_value for a value.
 bool is_read_alike(std::string_view program) {
   constexpr char aarch64_sign = 0x2d;
   constexpr auto stack_value = static_cast<char>(DW_OP_stack_value);

@@ -2,7 +2,7 @@
 //
 // A client and a server of TLS, in memory and on virtual time. Their bytes are cut on
 // the way, and in one mode changed: flipped, dropped, inserted, sent again, or cut off.
-// Nobody reads a byte that was not sent, and nothing hangs. Unchanged, everything arrives,
+// Nobody reads a byte that was not sent; nothing hangs. Unchanged, all of them arrive,
 // whatever the cuts; changed, an end that the reader sees comes after all that was sent.
 //
 // OpenSSL draws its random numbers from a sequence that is the same for each input.
