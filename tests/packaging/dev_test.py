@@ -114,6 +114,18 @@ def compilers(tree):
     expect("build/release" in tree.dev("test", "--compiler=g++")[2], "--compiler=g++")
 
 
+def soaks(tree):
+    """What a soak cannot do is said before anything is built."""
+    for arguments in (["yaer"], ["--sanitize=undefined"], ["faults", "no_such_fault"]):
+        done, said, calls = tree.dev("soak", *arguments)
+        wrong = arguments[-1].removeprefix("--sanitize=")
+        expect(not done and wrong in said, f"soak {arguments} says:\n{said}")
+        expect("ninja " not in calls, f"soak {arguments} builds something")
+    for arguments, target in ([], "soak"), (["faults"], "soak_faults"):
+        expect(f"{target}\n" in tree.dev("soak", *arguments)[2], f"soak {arguments} builds no {target}")
+    expect("build/address" in tree.dev("soak", "1", "--sanitize=address")[2], "soak --sanitize")
+
+
 def peers(tree):
     """Each program of the comparison's list is built before it runs."""
     sys.dont_write_bytecode = True
@@ -203,7 +215,7 @@ def main():
     end_of_a_failed_run()
     what_is_skipped()
     for case in (parts_of_failures, failures_of_lint, format_in_a_fresh_clone, compilers,
-                 peers, warnings):
+                 soaks, peers, warnings):
         with tempfile.TemporaryDirectory(prefix="vigil-dev-") as folder:
             case(Tree(Path(folder)))
     print("dev does what it is told, and says when it cannot")
