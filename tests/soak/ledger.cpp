@@ -26,11 +26,13 @@ void book::fail(std::string_view where, const std::string& text) {
   failed_.store(true);
   const std::lock_guard guard(lock_);
   if (shown_++ >= most_shown) return;
+  const std::chrono::duration<double> since = std::chrono::steady_clock::now() - start_;
   std::fprintf(stderr,
-               "soak: FAILED: %.*s: %s\n",
+               "soak: FAILED: %.*s: %s (after %.1f s)\n",
                static_cast<int>(where.size()),
                where.data(),
-               text.c_str());
+               text.c_str(),
+               since.count());
 }
 
 std::string book::open_entries() const {

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -66,7 +67,7 @@ struct note : entry {
 // book: all ledgers, and what went wrong.
 class book {
  public:
-  // Writes the text, with the time since the start, and makes has_failed() true.
+  // Writes the text and the real time since the start, and makes has_failed() true.
   void fail(std::string_view where, const std::string& text);
 
   bool has_failed() const noexcept { return failed_.load(); }
@@ -79,6 +80,7 @@ class book {
  private:
   friend class ledger;
 
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::vector<const ledger*> all_;
   std::mutex lock_;
   int shown_ = 0;

@@ -46,6 +46,7 @@ class arming_list {
   void is_prevented(entry& how, std::size_t next = 0) {
     ++how;
     const std::lock_guard guard(lock_);
+    if (due_.size() <= next) return ledger_.fail("an arming was prevented that there was not");
     due_.erase(due_.end() - 1 - static_cast<std::ptrdiff_t>(next));
   }
 
