@@ -79,7 +79,7 @@ void call_once(world& w, call_ledger& l, function_ledger& f, dice& d) {
     ++l.gave_up;
   } catch (...) {
     ++l.refused;
-    if (!tells_of_shortage(std::current_exception()) || !w.shortage_since(edges)) throw;
+    if (!w.excuses(std::current_exception(), edges)) throw;
   }
 }
 

@@ -85,15 +85,20 @@ std::string request_text(std::uint32_t n, const std::string& body) {
          body;
 }
 
-// One connection of a client. `is_sure` tells whether each request must be answered.
+// One connection of a client to a server that was made after `edges`. `is_sure` tells
+// whether each request must be answered.
 template <class Stream>
-void talk_http(world& w, request_ledger& l, dice& d, web::client<Stream>& c, bool is_sure) {
+void talk_http(world& w,
+               request_ledger& l,
+               dice& d,
+               web::client<Stream>& c,
+               std::uint64_t edges,
+               bool is_sure) {
   struct awaited {
     std::uint32_t number;
     std::string body;
   };
 
-  const std::uint64_t edges = w.shortages();
   const bool is_hasty = d.one_in(4);
   for (std::uint32_t round = 1 + d.below(3); round != 0; --round) {
     if (d.one_in(8)) {
@@ -146,18 +151,17 @@ void talk_http(world& w, request_ledger& l, dice& d, web::client<Stream>& c, boo
 }
 
 template <class Net>
-void play_clients(world& w, http_ledgers& l, dice d, Net& net, bool is_sure) {
+void play_clients(world& w, http_ledgers& l, dice d, Net& net, std::uint64_t edges, bool is_sure) {
   for (std::uint32_t n = 1 + d.below(8); n != 0; --n) {
-    const std::uint64_t edges = w.shortages();
     try {
       web::client<typename Net::stream> c(net.connect());
       const counted_scope here(l.connections.opened_, l.connections.closed_);
-      talk_http(w, l.requests, d, c, is_sure);
+      talk_http(w, l.requests, d, c, edges, is_sure);
       if (d.one_in(2)) c.stream().close();
     } catch (const boost::system::system_error&) {
       if (tells_of_shortage(std::current_exception())) ++l.connections.refused;
     } catch (const std::exception&) {
-      if (!tells_of_shortage(std::current_exception()) || !w.shortage_since(edges)) throw;
+      if (!w.excuses(std::current_exception(), edges)) throw;
       ++l.connections.refused;
     }
   }
@@ -166,6 +170,7 @@ void play_clients(world& w, http_ledgers& l, dice d, Net& net, bool is_sure) {
 // The life of one server.
 template <class Net>
 void play_http(world& w, http_ledgers& l, dice& d) {
+  const std::uint64_t edges = w.shortages();
   Net net;
   // One server in four has so little patience that it may cut off any client.
   const bool is_strict = d.one_in(4);
@@ -184,11 +189,13 @@ void play_http(world& w, http_ledgers& l, dice& d) {
     if (!tells_of_shortage(e)) l.handlers.fail("a handler ended by an exception");
   };
   const auto [stopping, stop] = with_cancel(background());
-  auto serving = spawn([&, ctx = stopping] { server.serve(ctx, net.acceptor, limits); });
+  auto serving = spawn([&, ctx = stopping] {
+    serve_or_close(net, [&] { server.serve(ctx, net.acceptor, limits); });
+  });
   {
     group clients;
     for (std::uint32_t n = 1 + d.below(4); n != 0; --n)
-      clients.go([&, own = d.another()] { play_clients(w, l, own, net, !is_strict); });
+      clients.go([&, own = d.another()] { play_clients(w, l, own, net, edges, !is_strict); });
     clients.wait();
   }
   stop();

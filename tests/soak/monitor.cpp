@@ -169,8 +169,9 @@ void monitor::rest() {
   // long.
   if (rests_ % 10 == 5 && !world_.how.is_virtual) {
     const inspect::stuck_report r = inspect::find_stuck_fibers();
-    for (const inspect::stuck_fiber& f : r.certain)
-      world_.ledgers.fail("stuck fibers", "a fiber is called stuck wrongly: " + f.text);
+    if (!r.certain.empty()) {
+      world_.ledgers.fail("stuck fibers", "fibers are called stuck wrongly: " + r.text);
+    }
   }
 }
 
@@ -191,8 +192,8 @@ void monitor::show_progress() const {
 void monitor::watch() {
   auto shown = std::chrono::steady_clock::now();
   while (!world_.ledgers.has_failed()) {
-    sleep_for(world_.how.between_rests);
-    rest();
+    world_.insist([&] { sleep_for(world_.how.between_rests); });
+    world_.insist([&] { rest(); });
     if (world_.ledgers.has_failed()) return;
     const auto now = std::chrono::steady_clock::now();
     if (now - shown >= 1min) {
@@ -204,7 +205,7 @@ void monitor::watch() {
   }
   world_.end();
   while (stats().fibers_alive > 1)
-    sleep_for(1ms);
+    world_.insist([] { sleep_for(1ms); });
 }
 
 std::string monitor::slopes() {

@@ -22,6 +22,11 @@ class loopback {
     return s;
   }
 
+  void close() {
+    boost::system::error_code ignored;
+    acceptor.close(ignored);
+  }
+
   boost::asio::ip::tcp::acceptor acceptor{io::io_context(),
                                           {boost::asio::ip::address_v4::loopback(), 0}};
 
@@ -35,7 +40,20 @@ class memory_net {
 
   stream connect() { return acceptor.connect(); }
 
+  void close() { acceptor.close(); }
+
   io::memory_acceptor acceptor;
 };
+
+// Calls serve(), and closes the net if that is refused: its clients would wait for ever.
+template <class Net, class F>
+void serve_or_close(Net& net, F serve) {
+  try {
+    serve();
+  } catch (...) {
+    net.close();
+    throw;
+  }
+}
 
 }  // namespace vigil::soak

@@ -48,14 +48,19 @@ void echo(world& w, boost::asio::ssl::context& secret, Stream below) {
   peer.shutdown();
 }
 
+// One connection of a client to a server that was made after `edges`.
 template <class Stream>
-void talk_tls(world& w, tls_ledger& l, dice& d, io::tls_stream<Stream>& peer) {
-  const std::uint64_t edges = w.shortages();
+void talk_tls(world& w, tls_ledger& l, dice& d, io::tls_stream<Stream>& peer, std::uint64_t edges) {
   const bool is_hasty = d.one_in(4);
   peer.set_host("localhost");
-  // A client that leaves during the handshake.
-  if (d.one_in(8)) peer.set_deadline(clock::now() + w.draw(d) / 8);
-  peer.handshake(stream_base::client);
+  const bool may_leave = d.one_in(8);
+  if (may_leave) peer.set_deadline(clock::now() + w.draw(d) / 8);
+  try {
+    peer.handshake(stream_base::client);
+  } catch (...) {
+    l.must(may_leave || w.shortage_since(edges), "a patient client's handshake failed");
+    throw;
+  }
   peer.set_deadline(time_point::max());
   for (std::uint32_t n = 1 + d.below(4); n != 0; --n) {
     const std::string text(1 + (d.one_in(4) ? d.below(60'000) : d.below(400)),
@@ -98,14 +103,14 @@ void play_tls_clients(world& w,
                       tls_connection_ledger& c,
                       dice d,
                       Net& net,
-                      boost::asio::ssl::context& trusted) {
+                      boost::asio::ssl::context& trusted,
+                      std::uint64_t edges) {
   for (std::uint32_t n = 1 + d.below(4); n != 0; --n) {
-    const std::uint64_t edges = w.shortages();
     try {
       io::tls_stream<typename Net::stream> peer(trusted, net.connect());
       ++c.opened_;
       try {
-        talk_tls(w, l, d, peer);
+        talk_tls(w, l, d, peer, edges);
       } catch (...) {
         ++c.closed_;
         throw;
@@ -114,7 +119,7 @@ void play_tls_clients(world& w,
     } catch (const boost::system::system_error&) {
       if (tells_of_shortage(std::current_exception())) ++c.refused;
     } catch (const std::exception&) {
-      if (!tells_of_shortage(std::current_exception()) || !w.shortage_since(edges)) throw;
+      if (!w.excuses(std::current_exception(), edges)) throw;
       ++c.refused;
     }
   }
@@ -123,23 +128,24 @@ void play_tls_clients(world& w,
 // The life of one server, and of its certificate.
 template <class Net>
 void play_tls(world& w, tls_ledger& l, tls_connection_ledger& c, dice& d) {
+  const std::uint64_t edges = w.shortages();
   Net net;
   example::tls_contexts contexts;
   io::serve_limits limits;
   limits.grace = w.how.patience;
   limits.connections = 1 + d.below(8);
   const auto [stopping, stop] = with_cancel(background());
+  const auto answer = [&](typename Net::stream s, const context&) {
+    echo(w, contexts.server, std::move(s));
+  };
   auto serving = spawn([&, ctx = stopping] {
-    io::serve(
-        ctx,
-        net.acceptor,
-        [&](typename Net::stream s, const context&) { echo(w, contexts.server, std::move(s)); },
-        limits);
+    serve_or_close(net, [&] { io::serve(ctx, net.acceptor, answer, limits); });
   });
   {
     group clients;
     for (std::uint32_t n = 1 + d.below(3); n != 0; --n)
-      clients.go([&, own = d.another()] { play_tls_clients(w, l, c, own, net, contexts.client); });
+      clients.go(
+          [&, own = d.another()] { play_tls_clients(w, l, c, own, net, contexts.client, edges); });
     clients.wait();
   }
   stop();

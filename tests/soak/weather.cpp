@@ -53,6 +53,8 @@ class weather_maker {
   }
 
   void make() {
+    while (!counts_.has_begun.load())
+      if (!pause(10ms)) return;
     while (pause(draw(200ms, gentle_ ? 4s : 2s))) {
       switch (draws_.below(8)) {
         case 0:
@@ -99,9 +101,12 @@ class weather_maker {
     ::kill(target_, SIGCONT);
   }
 
-  void set_processors(const cpu_set_t& to) {
+  // Returns false if no thread may be moved.
+  bool set_processors(const cpu_set_t& to) {
+    bool done = false;
     for (const int thread : numbers_in(folder_ + "/task"))
-      ::sched_setaffinity(thread, sizeof to, &to);
+      done |= ::sched_setaffinity(thread, sizeof to, &to) == 0;
+    return done;
   }
 
   // All but one, or only one.
@@ -110,7 +115,6 @@ class weather_maker {
     for (int i = 0; i < CPU_SETSIZE; ++i)
       if (CPU_ISSET(i, &processors_)) has.push_back(i);
     if (has.size() < 2) return;
-    ++counts_.squeezes;
     cpu_set_t less;
     const int drawn = has[draws_.below(static_cast<std::uint32_t>(has.size()))];
     if (draws_.below(2) == 0) {
@@ -120,7 +124,8 @@ class weather_maker {
       CPU_ZERO(&less);
       CPU_SET(drawn, &less);
     }
-    set_processors(less);
+    if (!set_processors(less)) return;
+    ++counts_.squeezes;
     pause(draw(100ms, 2s));
     set_processors(processors_);
   }
@@ -148,11 +153,12 @@ class weather_maker {
                rlim_t to,
                std::atomic<std::uint64_t>& count) {
     const rlimit less{std::min(to, as_before.rlim_max), as_before.rlim_max};
-    ++count;
     ++counts_.shortage_edges;
-    ::prlimit(target_, which, &less, nullptr);
-    pause(draw(20ms, 500ms));
-    ::prlimit(target_, which, &as_before, nullptr);
+    if (::prlimit(target_, which, &less, nullptr) == 0) {
+      ++count;
+      pause(draw(20ms, 500ms));
+      ::prlimit(target_, which, &as_before, nullptr);
+    }
     ++counts_.shortage_edges;
   }
 

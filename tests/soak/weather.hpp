@@ -26,6 +26,7 @@ struct weather_counts {
   std::atomic<std::uint64_t> no_memory{0};
   // Grows before a shortage begins and after it has ended.
   std::atomic<std::uint64_t> shortage_edges{0};
+  std::atomic<bool> has_begun{false};
   std::atomic<bool> is_over{false};
 };
 
@@ -36,6 +37,8 @@ class weather {
   ~weather();
   weather(const weather&) = delete;
   weather& operator=(const weather&) = delete;
+
+  void begin() noexcept { counts_->has_begun.store(true); }
 
   // Ends it: the limits are as they were.
   void end() noexcept;

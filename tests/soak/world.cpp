@@ -16,15 +16,6 @@ namespace {
 // 0: no allocation of this thread fails.
 thread_local std::uint32_t until_failure = 0;
 
-// Before a round that may be refused again at once.
-void rest_after_refusal() {
-  try {
-    sleep_for(1ms);
-  } catch (const std::bad_alloc&) {  // no memory for a timer either
-    this_fiber::yield();
-  }
-}
-
 }  // namespace
 
 nanoseconds dice::time(nanoseconds most) noexcept {
@@ -61,6 +52,18 @@ bool tells_of_shortage(const std::exception_ptr& error) {
   }
 }
 
+bool world::excuses(const std::exception_ptr& error, std::uint64_t edges) const {
+  return tells_of_shortage(error) && shortage_since(edges);
+}
+
+void world::rest_after_refusal() {
+  try {
+    sleep_for(1ms);
+  } catch (const std::bad_alloc&) {  // no memory for a timer either
+    this_fiber::yield();
+  }
+}
+
 void world::check_time(const ledger& l, time_point due, time_point came) const {
   if (came >= due && (!how.is_virtual || came == due)) return;
   l.fail("due at " + std::to_string(due.time_since_epoch().count()) + ", came at " +
@@ -89,7 +92,7 @@ void world::play(actor& a, std::uint64_t number, const std::function<void(dice&)
       throw;
     } catch (const std::exception& e) {
       ++rounds_.refused;
-      if (!tells_of_shortage(std::current_exception()) || !shortage_since(edges)) {
+      if (!excuses(std::current_exception(), edges)) {
         rounds_.fail(std::string("a round of ") + a.name + " ended by an exception: " + e.what());
       }
       rest_after_refusal();
@@ -114,6 +117,7 @@ bool world::goes_on(actor& a) {
 void world::begin_rest() {
   auto rest = make_channel<void>();
   const std::lock_guard guard(lock_);
+  if (resting_) return;  // one that was refused in a shortage is asked for again
   rest_ = rest;
   resting_ = true;
   ++rests_;

@@ -92,7 +92,6 @@ class world {
   // tells of a shortage may leave a round; any other is a failure.
   void cast(const char* name, int n, std::function<void(dice&)> round);
   void begin_rest();
-  // How many of them rest.
   bool all_rest();
   void end_rest();
   void end();
@@ -102,14 +101,30 @@ class world {
   std::size_t actors() const noexcept { return actors_.size(); }
 
   // --- for actors
-  // Whether a shortage has been since `edges` was read by shortages().
-  bool shortage_since(std::uint64_t edges) const noexcept {
-    return weather_ != nullptr &&
-           (edges % 2 != 0 || weather_->counts().shortage_edges.load() != edges);
-  }
-
   std::uint64_t shortages() const noexcept {
     return weather_ == nullptr ? 0 : weather_->counts().shortage_edges.load();
+  }
+
+  // Whether a shortage has been since `edges` was read by shortages().
+  bool shortage_since(std::uint64_t edges) const noexcept {
+    return edges % 2 != 0 || shortages() != edges;
+  }
+
+  // Whether the error tells of a shortage that has been since then.
+  bool excuses(const std::exception_ptr& error, std::uint64_t edges) const;
+
+  // Calls f until a shortage does not refuse it.
+  template <class F>
+  void insist(F f) {
+    for (;;) {
+      const std::uint64_t edges = shortages();
+      try {
+        return f();
+      } catch (const std::exception&) {
+        if (!excuses(std::current_exception(), edges)) throw;
+      }
+      rest_after_refusal();
+    }
   }
 
   const settings how;
@@ -128,6 +143,8 @@ class world {
     std::atomic<std::uint64_t> rest{0};  // the last one that it has come to
   };
 
+  // Before what may be refused again at once.
+  static void rest_after_refusal();
   void play(actor& a, std::uint64_t number, const std::function<void(dice&)>& round);
   // Returns false at the end.
   bool goes_on(actor& a);
