@@ -43,11 +43,12 @@ struct wall_timer {
 
 // One fiber steps the clock, and it alone.
 void play_wall(world& w, wall_ledger& l, dice& d) {
-  // The farthest that the wall clock has been ahead of the runtime's in this round.
+  // The farthest that the wall clock has been ahead of the runtime's in this round, or
+  // more: some time may pass between the two readings.
   const auto ahead = std::make_shared<std::atomic<std::int64_t>>(0);
   const auto see_clock = [&] {
-    const std::int64_t now =
-        (wall_clock::now().time_since_epoch() - clock::now().time_since_epoch()).count();
+    const nanoseconds before = clock::now().time_since_epoch();
+    const std::int64_t now = (wall_clock::now().time_since_epoch() - before).count();
     if (ahead->load() == 0 || now > ahead->load()) ahead->store(now);
   };
   see_clock();
@@ -69,7 +70,7 @@ void play_wall(world& w, wall_ledger& l, dice& d) {
       const auto run = [&l, ahead, own = t.get(), due = t->due] {
         ++l.fired;
         l.must(own->runs.fetch_add(1) == 0, "a wall timer fired twice");
-        // 1 us: two clocks of the kernel are not read at once.
+        // 1 us: the kernel rounds its two clocks each for itself.
         const auto latest = clock::now().time_since_epoch() + nanoseconds(ahead->load()) + 1us;
         l.must(latest >= due.time_since_epoch(), "a wall timer came before the clock read it");
       };

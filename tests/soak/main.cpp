@@ -28,6 +28,8 @@
 #include <string>
 #include <string_view>
 
+#include <boost/asio/system_executor.hpp>
+
 namespace vigil::soak {
 namespace {
 
@@ -159,13 +161,20 @@ void check_nothing_left(world& w, const holdings& before, std::size_t stacks) {
   if (!open.empty()) w.ledgers.fail("end", open);
 }
 
-// Where something has failed, nothing is sure to end.
-[[noreturn]] void give_up(const world& w, const weather* over) {
-  std::printf("%s", w.ledgers.table().c_str());
-  if (over != nullptr) std::printf("  weather: %s\n", over->text().c_str());
-  std::printf("soak: FAILED (seed %llu)\n", static_cast<unsigned long long>(w.how.seed));
+// Prints what there was, and returns the exit status.
+int conclude(const world& w, const weather* over, std::size_t rests, const std::string& slopes) {
+  std::printf("ledgers, opened = closed (notes):\n%s", w.ledgers.table().c_str());
+  if (over != nullptr) std::printf("weather: %s\n", over->text().c_str());
+  if (!slopes.empty()) {
+    std::printf("slopes, least squares and one standard error:\n%s", slopes.c_str());
+  }
+  const bool failed = w.ledgers.has_failed();
+  std::printf("soak: %s (seed %llu, %zu rests)\n",
+              failed ? "FAILED" : "OK",
+              static_cast<unsigned long long>(w.how.seed),
+              rests);
   std::fflush(nullptr);
-  std::_Exit(1);
+  return failed ? 1 : 0;
 }
 
 int soak(const command& c) {
@@ -177,17 +186,23 @@ int soak(const command& c) {
   std::optional<weather> over;
   if (c.has_weather) over.emplace(c.how.seed, c.is_gentle);
   inspect::install();
+  // Asio's own threads, on which streams in memory have a context, stay until exit.
+  if (c.how.is_virtual) static_cast<void>(boost::asio::system_executor().context());
   const holdings before = held_now();
   const std::size_t stacks = detail::read_stack_stats().in_use;
   world w(c.how, over ? &*over : nullptr);
-  std::optional<monitor> m;
+  std::string slopes;
+  std::size_t rests = 0;
   const auto main = [&] {
-    m.emplace(w);
+    monitor m(w);
     cast_all(w);
     if (over) over->begin();
-    m->watch();
+    m.watch();
     if (over) over->end();
-    if (w.ledgers.has_failed()) give_up(w, over ? &*over : nullptr);
+    rests = m.rests();
+    // Where something has failed, nothing is sure to end.
+    if (w.ledgers.has_failed()) std::_Exit(conclude(w, over ? &*over : nullptr, rests, ""));
+    slopes = m.slopes();
   };
   if (c.how.is_virtual) {
     testing::run_virtual({.seed = c.how.seed, .runtime = runtime_options(w)}, main);
@@ -195,14 +210,7 @@ int soak(const command& c) {
     vigil::run(runtime_options(w), main);
   }
   check_nothing_left(w, before, stacks);
-  const std::string slopes = m->slopes();
-  std::printf("ledgers, opened = closed (notes):\n%s", w.ledgers.table().c_str());
-  if (over) std::printf("weather: %s\n", over->text().c_str());
-  std::printf("slopes, least squares and one standard error:\n%s", slopes.c_str());
-  if (w.ledgers.has_failed()) give_up(w, nullptr);
-  std::printf(
-      "soak: OK (seed %llu, %zu rests)\n", static_cast<unsigned long long>(c.how.seed), m->rests());
-  return 0;
+  return conclude(w, over ? &*over : nullptr, rests, slopes);
 }
 
 }  // namespace

@@ -136,7 +136,6 @@ class weather_maker {
   }
 
   void take_memory() {
-#ifndef VIGIL_TEST_UNDER_SANITIZER
     unsigned long pages = 0;
     std::FILE* const file = std::fopen((folder_ + "/statm").c_str(), "r");
     if (file == nullptr) return;
@@ -145,13 +144,13 @@ class weather_maker {
     if (got != 1) return;
     const auto size = static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
     shorten(RLIMIT_AS, memory_, (pages + draws_.below(512)) * size, counts_.no_memory);
-#endif
   }
 
   void shorten(__rlimit_resource which,
                const rlimit& as_before,
                rlim_t to,
                std::atomic<std::uint64_t>& count) {
+    if (VIGIL_ASAN || VIGIL_TSAN) return;
     const rlimit less{std::min(to, as_before.rlim_max), as_before.rlim_max};
     ++counts_.shortage_edges;
     if (::prlimit(target_, which, &less, nullptr) == 0) {

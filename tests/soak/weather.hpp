@@ -4,10 +4,11 @@
 //   stop      SIGSTOP for 50 ms, or for 5 s
 //   squeeze   processors are taken away from all threads, for up to 2 s
 //   files     no further descriptor, for up to 500 ms (RLIMIT_NOFILE)
-//   memory    no further mapping, for up to 500 ms (RLIMIT_AS; not under a sanitizer)
+//   memory    no further mapping, for up to 500 ms (RLIMIT_AS)
 //
 // Files and memory are shortages: only in one may the library refuse what it is asked
-// for.
+// for. There is none under a sanitizer, which ends the program without memory, and takes
+// an object for a bad one without a descriptor.
 #pragma once
 
 #include <atomic>
