@@ -35,17 +35,15 @@ void touch(idle_ledger& l, idle_entry& e, nanoseconds duration) {
   ++l.touched;
 }
 
-void add(world& w, idle_ledger& l, dice& d, timeout_list& list, idle_entry& e, nanoseconds length) {
+void add(world& w, idle_ledger& l, timeout_list& list, idle_entry& e, nanoseconds length) {
   const std::uint64_t edges = w.shortages();
-  const std::uint32_t nth = d.one_in(8) ? 1 : 0;
   // Set before: the entry may expire while add() returns.
   e->least_expiry.store((clock::now() + length).time_since_epoch().count());
   ++l.added;
   try {
-    const hunger fails(nth);
     list.add(e.entry());
   } catch (const std::bad_alloc&) {
-    l.must(nth != 0 || w.shortage_since(edges), "no memory for an entry, without a shortage");
+    l.must(w.shortage_since(edges), "no memory for an entry, without a shortage");
     l.must(!e.entry().is_linked(), "an entry that was refused is in its list");
     ++l.refused;
     ++l.removed;
@@ -65,7 +63,7 @@ void play_idle(world& w, idle_ledger& l, dice& d) {
     });
     for (auto& e : all) {
       e = std::make_unique<idle_entry>();
-      add(w, l, d, list, *e, length);
+      add(w, l, list, *e, length);
       if (d.one_in(4)) sleep_for(w.draw(d) / 16);
     }
     for (std::uint32_t n = d.below(30); n != 0; --n) {
