@@ -99,8 +99,14 @@ void begin_asked() noexcept {
 
 void answer_for_ever() noexcept {
   for (;;) {
-    for (std::uint32_t now; (now = box.state.load()) != mail_asked;)
-      futex_wait(box.state, now, never);
+    for (std::uint32_t now; (now = box.state.load()) != mail_asked;) {
+      // The asker gave up before this thread saw its work; the next one may ask.
+      if (now == mail_given_up) {
+        box.state.store(no_mail);
+      } else {
+        futex_wait(box.state, now, never);
+      }
+    }
     begin_asked();
     std::uint32_t expected = mail_asked;
     if (box.state.compare_exchange_strong(expected, mail_answered)) {
