@@ -35,7 +35,7 @@ void write_report(world& w, report_ledger& l, std::string_view part, F write) {
     if (is_whole || w.shortage_since(edges)) {
       ++(is_whole ? l.written : l.refused);
     } else {
-      l.fail("a report is not whole: it lacks \"" + std::string(part) + "\"");
+      l.fail("a report lacks \"" + std::string(part) + "\": " + std::string(text, size));
     }
     std::free(text);
   } catch (...) {
