@@ -336,12 +336,12 @@ context_core* with_deadline(context_core* parent,
       cause = timed->cause_of_deadline();
     }
   }
-  if (!is_late && deadline <= now()) {
-    is_late = true;
-    made->deadline = deadline;
-    made->clock = clock;
-  }
+  is_late = is_late || deadline <= now();
   if (is_late) {
+    if (deadline != never) {
+      made->deadline = deadline;
+      made->clock = clock;
+    }
     record_missed_deadline();
     made->cancel_node::cancel(cancel_state::timed_out, cause);
   } else if (has_own || (deadline != never && here != nullptr)) {

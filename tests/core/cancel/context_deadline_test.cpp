@@ -219,6 +219,21 @@ TEST_SUITE("context: deadlines") {
     vigil::run([&] { has_its_own(unreal); });
   }
 
+  TEST_CASE("so it is under a parent whose deadline has passed, on another clock, unheard") {
+    context real;
+    vigil::run([&] { real = with_timeout(without_cancel(background()), 1ms).ctx; });
+    while (clock::now() <= real.deadline())
+      std::this_thread::sleep_for(1ms);
+    in_virtual([&] {
+      const auto t = clock::now() + 1s;
+      const auto it = with_deadline(real, t);
+      CHECK(is_timed_out(it.ctx));
+      CHECK(it.ctx.deadline() == t);
+      CHECK(with_timeout(it.ctx, 100h).ctx.deadline() == t);
+      CHECK(with_deadline(real, clock::time_point::max()).ctx.deadline() == real.deadline());
+    });
+  }
+
   TEST_CASE("below such a child its own clock counts, not that of the ancestor with a timer") {
     context real;
     context below_endless;
