@@ -57,7 +57,8 @@ struct model_result {
 struct model_wait {
   std::vector<model_wish> wishes;
   vigil::context limit;        // of the whole call; nil: none
-  nanos deadline = INT64_MAX;  // of the timeout, if one of the wishes is one
+  nanos deadline = INT64_MAX;  // of the first timeout, if one of the wishes is one
+  std::size_t timeout = 0;     // which of them
   bool is_ordered = false;     // takes the first that is ready
   const bool* stops = nullptr;
 
@@ -81,7 +82,7 @@ class channel_model {
       return;
     }
     if (w.deadline <= now()) {
-      w.may_be.push_back({model_result::kind::took, find(w, model_wish::kind::timeout), 0});
+      w.may_be.push_back({model_result::kind::took, w.timeout, 0});
       return;
     }
     if (*w.stops) w.may_be.push_back({model_result::kind::stopped, 0, 0});
@@ -127,8 +128,7 @@ class channel_model {
         if (wish.what == model_wish::kind::done && wish.ctx.is_done())
           ends.push_back({model_result::kind::closed, i, 0});
       }
-      if (w->deadline <= now())
-        ends.push_back({model_result::kind::took, find(*w, model_wish::kind::timeout), 0});
+      if (w->deadline <= now()) ends.push_back({model_result::kind::took, w->timeout, 0});
       if (w->limit && w->limit.is_done()) ends.push_back({model_result::kind::cancelled, 0, 0});
       if (*w->stops) ends.push_back({model_result::kind::stopped, 0, 0});
       if (!ends.empty()) finish(*w, std::move(ends));

@@ -3,9 +3,11 @@
 // Covers: src/core/chan/selecting.cpp
 //
 // Fibers that send, receive, select, close, cancel and stop on virtual time, beside the
-// model of channel_model.hpp. All read their next call from the same bytes. Values are
-// pointers that own: one that is lost is a leak, and one that comes twice is freed twice.
+// model of channel_model.hpp. All read their next call from the same bytes. In most
+// programs values are pointers that own: one that is lost is a leak, and one that comes
+// twice is freed twice.
 #include "fuzz/channel_model.hpp"
+#include "fuzz/context_model.hpp"
 #include "fuzz/input.hpp"
 #include "fuzz/virtual_time.hpp"
 
@@ -25,50 +27,69 @@
 #include <memory>
 #include <optional>
 #include <stdexcept>
-#include <system_error>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace {
 
 using namespace fuzz;
-using value = std::unique_ptr<value_id>;
 using wish = model_wish::kind;
 using how = model_result::kind;
 
-struct slot {
-  vigil::channel<value> channel;
-  model_channel* model = nullptr;
+// The values of a program, one kind for each way in which a channel moves them.
+using owned = std::unique_ptr<value_id>;
+
+struct wide {
+  std::uint64_t id;
+  std::uint64_t ignored;
 };
 
-struct context_record {
-  vigil::context ctx;
-  vigil::cancel_function cancel;
-  const context_record* parent = nullptr;
-  nanos deadline = INT64_MAX;
-  bool is_cancelled = false;
+template <class T>
+T value_of(value_id id) {
+  if constexpr (std::is_same_v<T, owned>) return std::make_unique<value_id>(id);
+  if constexpr (std::is_same_v<T, wide>) return {id, 0};
+  if constexpr (std::is_integral_v<T>) return id;
+}
 
-  // The nearest deadline of it and its ancestors.
-  [[nodiscard]] nanos nearest() const {
-    return parent == nullptr ? deadline : std::min(deadline, parent->nearest());
-  }
+value_id id_of(const owned& v) {
+  return *v;
+}
 
-  [[nodiscard]] bool was_cancelled() const {
-    return is_cancelled || (parent != nullptr && parent->was_cancelled());
-  }
+value_id id_of(const wide& v) {
+  return static_cast<value_id>(v.id);
+}
 
-  void check() const {
-    expect(ctx.deadline().time_since_epoch().count() == nearest(), "a context's deadline()");
-    const bool is_done = ctx.is_done();
-    expect(is_done || (!was_cancelled() && nearest() >= now()), "a context is done");
-    expect(!is_done || was_cancelled() || nearest() <= now(), "a context is not done");
-    const std::error_code error = ctx.error();
-    expect(!!error == is_done && (ctx.cause() != nullptr) == is_done, "error() and cause()");
-    if (!is_done) return;
-    const bool is_timeout = error == std::errc::timed_out;
-    expect(is_timeout ? nearest() <= now() : was_cancelled(), "why a context is done");
+value_id id_of(std::uint64_t v) {
+  return static_cast<value_id>(v);
+}
+
+// Calls that throw, or are of no value at all.
+void call_wrongly() {
+  using nil = vigil::channel<value_id>;
+  const auto refused = [](auto call) { return throws<std::invalid_argument>(call); };
+  expect(refused([] { vigil::with_cancel(vigil::context()); }), "below a nil context");
+  expect(refused([] { vigil::with_value(vigil::context(), context_value, 1); }), "of nil");
+  expect(throws<std::logic_error>([] { nil().close(); }), "close() of a nil channel");
+  const auto too_large = [](auto call) { return throws<std::length_error>(call); };
+  expect(too_large([] { vigil::make_channel<value_id>(SIZE_MAX / 2); }), "bytes that overflow");
+  expect(too_large([] { vigil::make_channel<value_id>(SIZE_MAX / 8 + 1); }), "too many bytes");
+  expect(too_large([] { vigil::make_channel<void>(SIZE_MAX); }), "too many values");
+  expect(nil().size() == 0 && nil().capacity() == 0, "a nil channel");
+  expect(refused([] { vigil::select(vigil::otherwise(), vigil::otherwise()); }), "two otherwise");
+  const auto empty = vigil::make_channel<void>(1);
+  vigil::case_list cases;
+  const auto within = [&cases] { vigil::select(cases); };
+  cases.add(vigil::on_recv(empty, [&](bool) {
+    expect(throws<std::logic_error>(within), "a select within its own select");
+  }));
+  {
+    const vigil::scoped_close closes(empty);
+    expect(empty.try_send() && !empty.try_send() && empty.try_recv(), "a channel of nothing");
+    expect(!empty.try_recv(), "a channel of nothing is empty");
   }
-};
+  expect(vigil::select(cases) == 0, "a select from a closed channel");
+}
 
 struct runner {
   vigil::fiber<> fiber;
@@ -76,37 +97,53 @@ struct runner {
   bool has_ended = true;
 };
 
+template <class value>
 class program {
+  struct slot {
+    vigil::channel<value> channel;
+    model_channel* model = nullptr;
+  };
+
  public:
-  explicit program(input& in) : in_(in) {}
+  // Alone, main makes all calls, so that a call may let others go first.
+  program(input& in, bool alone) : in_(in), is_alone_(alone) {}
 
   void main() {
     for (slot& s : channels_)
       renew(s);
-    for (context_record*& c : contexts_)
+    for (model_context*& c : contexts_)
       renew(c);
     const bool never = false;
     while (!in_.ended()) {
+      if (is_alone_) vigil::testing::settle();
       for (runner& r : runners_)
         start(r);
       act(never, false);
       vigil::sleep_for(nanoseconds(unit));
-      for (const context_record& c : all_contexts_)
-        c.check();
+      check();
     }
     finish();
+  }
+
+  // After the end of the run.
+  void check_gone() {
+    all_contexts_.check_gone();
+    const auto closed = [](const std::optional<value>& v) { expect(!v, "a closed channel"); };
+    const std::size_t taken = vigil::select(vigil::on_recv(channels_[0].channel, closed),
+                                            vigil::on_recv(channels_[1].channel, closed));
+    expect(taken < 2, "a select after the run");
   }
 
  private:
   // --- the fibers
 
   void start(runner& r) {
-    if (!r.has_ended) return;
+    if (!r.has_ended || is_alone_) return;
     if (r.fiber.joinable()) r.fiber.join();
     r.is_stopped = r.has_ended = false;
     r.fiber = vigil::spawn([this, &r] {
-      while (!in_.ended() && !r.is_stopped)
-        act(r.is_stopped, true);
+      for (bool goes_on = true; goes_on && !in_.ended();)
+        goes_on = act(r.is_stopped, true);
       r.has_ended = true;
     });
   }
@@ -123,26 +160,46 @@ class program {
   void finish() {
     for (slot& s : channels_)
       close(s);
-    for (context_record* const c : contexts_)
+    for (model_context* const c : contexts_)
       cancel(*c);
     for (runner& r : runners_)
       if (r.fiber.joinable()) r.fiber.join();
     expect(model_.nothing_waits(), "a call is left");
     for (slot& s : channels_) {
       for (const value_id id : s.model->buffer)
-        expect(**s.channel.recv() == id, "what is left in a closed channel");
+        expect(id_of(*s.channel.recv()) == id, "what is left in a closed channel");
       expect(!s.channel.recv(), "a closed channel is drained");
+    }
+  }
+
+  void check() {
+    all_contexts_.check();
+    model_.sync();
+    for (const slot& s : channels_) {
+      expect(s.channel.size() == s.model->buffer.size(), "size()");
+      expect(s.channel.capacity() == s.model->capacity, "capacity()");
     }
   }
 
   // --- one call
 
-  void act(const bool& stops, bool may_last) {
+  // Returns false if a stop has ended it.
+  bool act(const bool& stops, bool may_last) {
+    try {
+      call(stops, may_last);
+      return true;
+    } catch (const vigil::stopped&) {
+      expect(stops, "a fiber is stopped that nobody has stopped");
+      return false;
+    }
+  }
+
+  void call(const bool& stops, bool may_last) {
     model_wait w;
     w.stops = &stops;
-    switch (in_.below(12)) {
+    switch (in_.below(13)) {
       case 0:
-        return rest(stops);
+        return rest();
       case 1:
         return may_last ? recv(w, no_limit) : recv(w, tried);
       case 2:
@@ -152,7 +209,7 @@ class program {
       case 4:
         return in_.flag() ? recv(w, timed) : send(w, timed);
       case 5:
-        return !may_last ? rest(stops) : in_.flag() ? recv(w, limited) : send(w, limited);
+        return !may_last ? rest() : in_.flag() ? recv(w, limited) : send(w, limited);
       case 6:
         return select(w, may_last);
       case 7:
@@ -163,8 +220,10 @@ class program {
         return renew(some_slot());
       case 10:
         return renew(contexts_[in_.below(contexts_.size())]);
-      default:
+      case 11:
         return stop(runners_[in_.below(runners_.size())]);
+      default:
+        return call_wrongly();
     }
   }
 
@@ -172,17 +231,30 @@ class program {
 
   slot& some_slot() { return channels_[in_.below(channels_.size())]; }
 
-  context_record& some_context() { return *contexts_[in_.below(contexts_.size())]; }
+  // A nil channel as well, if the call ends without it.
+  slot some_slot(limit_kind kind) {
+    const std::size_t i = in_.below(channels_.size() + 1);
+    if (i != channels_.size()) return channels_[i];
+    return kind == tried || kind == timed ? slot() : channels_[0];
+  }
 
-  nanos some_patience() { return (nanos{in_.byte() % 16U} - 2) * unit; }
+  model_context& some_context() { return *contexts_[in_.below(contexts_.size())]; }
 
-  void rest(const bool& stops) {
+  struct patience {
+    nanos length;
+    bool is_until;  // given as an instant
+
+    [[nodiscard]] vigil::clock::time_point end() const { return at(now() + length); }
+  };
+
+  patience some_patience() {
+    const std::uint8_t byte = in_.byte();
+    return {(nanos{byte % 16U} - 2) * unit, byte / 16U % 2 != 0};
+  }
+
+  void rest() {
     const nanos length = nanos{in_.byte() % 8U} * unit;
-    try {
-      length == 0 ? vigil::this_fiber::yield() : vigil::sleep_for(nanoseconds(length));
-    } catch (const vigil::stopped&) {
-      expect(stops, "a fiber is stopped that nobody has stopped");
-    }
+    length == 0 ? vigil::this_fiber::yield() : vigil::sleep_for(nanoseconds(length));
   }
 
   template <class F>
@@ -195,6 +267,8 @@ class program {
       got.how = how::threw_closed;
     } catch (const vigil::stopped&) {
       got.how = how::stopped;
+      model_.end(w, got);
+      throw;
     } catch (const vigil::cancelled&) {
       got.how = how::cancelled;
     }
@@ -202,53 +276,60 @@ class program {
   }
 
   // Notes the limit in the model. Returns the patience.
-  nanos limit(model_wait& w, limit_kind kind) {
+  patience limit(model_wait& w, limit_kind kind) {
     if (kind == limited) w.limit = some_context().ctx;
     if (kind == tried) w.wishes.push_back({.what = wish::otherwise});
-    if (kind != timed) return 0;
-    const nanos patience = some_patience();
+    if (kind != timed) return {};
+    const patience p = some_patience();
+    if (now() + p.length < w.deadline) {
+      w.deadline = now() + p.length;
+      w.timeout = w.wishes.size();
+    }
     w.wishes.push_back({.what = wish::timeout});
-    w.deadline = now() + patience;
-    return patience;
+    return p;
   }
 
-  static model_result result_of(std::optional<value>&& v) {
+  static model_result result_of(const std::optional<value>& v) {
     if (!v) return {how::closed, 0, 0};
-    return {how::took, 0, **v};
+    return {how::took, 0, id_of(*v)};
   }
 
   void recv(model_wait& w, limit_kind kind) {
-    const slot s = some_slot();  // a copy: the channel may be renewed meanwhile
+    const slot s = some_slot(kind);  // a copy: the channel may be renewed meanwhile
     w.wishes.push_back({.what = wish::recv, .channel = s.model});
-    const nanos patience = limit(w, kind);
+    const patience p = limit(w, kind);
     wait(w, [&]() -> model_result {
       if (kind == no_limit) return result_of(s.channel.recv());
       if (kind == limited) return result_of(s.channel.recv(w.limit));
-      auto got = kind == tried ? s.channel.try_recv() : s.channel.recv_for(nanoseconds(patience));
-      if (got) return {how::took, 0, **got};
+      auto got = kind == tried ? s.channel.try_recv()
+                 : p.is_until  ? s.channel.recv_until(p.end())
+                               : s.channel.recv_for(nanoseconds(p.length));
+      if (got) return {how::took, 0, id_of(*got)};
       return got.is_closed() ? model_result{how::closed, 0, 0} : model_result{how::took, 1, 0};
     });
   }
 
   void send(model_wait& w, limit_kind kind) {
-    const slot s = some_slot();
-    value v = std::make_unique<value_id>(++ids_);
-    w.wishes.push_back({.what = wish::send, .channel = s.model, .value = *v});
-    const nanos patience = limit(w, kind);
+    const slot s = some_slot(kind);
+    value v = value_of<value>(++ids_);
+    w.wishes.push_back({.what = wish::send, .channel = s.model, .value = ids_});
+    const patience p = limit(w, kind);
     bool is_sent = false;
     wait(w, [&]() -> model_result {
       if (kind == no_limit) s.channel.send(std::move(v));
       if (kind == limited) s.channel.send(std::move(v), w.limit);
       is_sent = kind == no_limit || kind == limited;
       if (is_sent) return {how::took, 0, 0};
-      const vigil::send_result sent = kind == tried
-                                          ? s.channel.try_send(std::move(v))
-                                          : s.channel.send_for(std::move(v), nanoseconds(patience));
+      const vigil::send_result sent = kind == tried ? s.channel.try_send(std::move(v))
+                                      : p.is_until
+                                          ? s.channel.send_until(std::move(v), p.end())
+                                          : s.channel.send_for(std::move(v), nanoseconds(p.length));
       is_sent = static_cast<bool>(sent);
       if (sent.is_closed()) return {how::threw_closed, 0, 0};
       return {how::took, is_sent ? 0U : 1U, 0};
     });
-    expect((v == nullptr) == is_sent, "a value leaves its place if it is sent");
+    if constexpr (std::is_same_v<value, owned>)
+      expect((v == nullptr) == is_sent, "a value leaves its place if it is sent");
   }
 
   void select(model_wait& w, bool may_last) {
@@ -265,16 +346,16 @@ class program {
     for (std::size_t n = in_.below(5); n > 0; --n) {
       const std::size_t kind = in_.below(3);
       if (kind == 2) {
-        const vigil::context ctx = some_context().ctx;
-        w.wishes.push_back({.what = wish::done, .ctx = ctx});
-        cases.add(vigil::on_done(ctx));
-        ends = true;
+        const model_context& c = some_context();
+        w.wishes.push_back({.what = wish::done, .ctx = c.ctx});
+        cases.add(vigil::on_done(c.ctx));
+        ends = ends || c.can_end();
         continue;
       }
       const std::size_t which = in_.below(channels_.size() + 1);
       const slot s = which == channels_.size() ? slot() : channels_[which];
       ends = ends || s.model != nullptr;
-      kept.push_back({s.channel, nullptr});
+      kept.push_back({s.channel, value()});
       const bool sends_already = std::any_of(w.wishes.begin(), w.wishes.end(), [&](auto& other) {
         return other.what == wish::send && other.channel == s.model;
       });
@@ -283,24 +364,31 @@ class program {
         cases.add(vigil::on_recv(s.channel, keep));
       } else {
         value& v = kept.back().to_send;
-        v = std::make_unique<value_id>(++ids_);
-        w.wishes.push_back({.what = wish::send, .channel = s.model, .value = *v});
+        v = value_of<value>(++ids_);
+        w.wishes.push_back({.what = wish::send, .channel = s.model, .value = ids_});
         cases.add(vigil::on_send(s.channel, std::ref(v)));
       }
     }
-    const std::size_t rest = in_.below(3);
+    const std::size_t rest = in_.below(4);
     if (rest == 1) {
       w.wishes.push_back({.what = wish::otherwise});
       cases.add(vigil::otherwise());
-    } else if (rest == 2 || !ends || !may_last) {
-      cases.add(vigil::on_timeout(nanoseconds(limit(w, timed))));
+    } else if (rest != 0 || !ends || !may_last) {
+      for (std::size_t n = rest == 3 ? 2 : 1; n > 0; --n) {
+        const patience p = limit(w, timed);
+        if (p.is_until) {
+          cases.add(vigil::on_deadline(p.end()));
+        } else {
+          cases.add(vigil::on_timeout(nanoseconds(p.length)));
+        }
+      }
     }
     w.is_ordered = in_.flag();
     wait(w, [&]() -> model_result {
       const std::size_t i = w.is_ordered ? vigil::select_ordered(cases) : vigil::select(cases);
       const wish what = w.wishes[i].what;
       if (what == wish::done || (what == wish::recv && !received)) return {how::closed, i, 0};
-      return {how::took, i, what == wish::recv ? **received : 0};
+      return {how::took, i, what == wish::recv ? id_of(*received) : 0};
     });
   }
 
@@ -315,57 +403,69 @@ class program {
     if (s.model != nullptr && !s.model->is_closed) close(s);
     models_.emplace_back();
     s.model = &models_.back();
-    s.model->capacity = in_.below(4);
-    s.channel = vigil::make_channel<value>(s.model->capacity);
+    const std::uint8_t byte = in_.byte();
+    s.model->capacity = byte % 4;
+    // One with a name remembers its users.
+    s.channel = byte / 4 % 4 == 3
+                    ? vigil::make_channel<value>(s.model->capacity, vigil::named("fuzz"))
+                    : vigil::make_channel<value>(s.model->capacity);
   }
 
-  void cancel(context_record& c) {
+  void cancel(model_context& c) {
     model_.sync();
-    c.cancel();
-    c.is_cancelled = true;
+    all_contexts_.cancel(c, in_.flag());
     model_.sync();
   }
 
-  void renew(context_record*& c) {
-    const context_record* const parent =
+  void renew(model_context*& c) {
+    const model_context* const parent =
         in_.flag() ? contexts_[in_.below(contexts_.size())] : nullptr;
-    const bool has_deadline = in_.flag();
+    const std::uint8_t how = in_.byte();
     if (c != nullptr) cancel(*c);
-    all_contexts_.emplace_back();
-    context_record& made = all_contexts_.back();
-    made.parent = parent;
-    const vigil::context from = parent != nullptr ? parent->ctx : vigil::background();
-    if (has_deadline) {
-      const nanos patience = some_patience();
-      made.deadline = now() + patience;
-      auto [ctx, cancels] = vigil::with_timeout(from, nanoseconds(patience));
-      made.ctx = ctx;
-      made.cancel = cancels;
-    } else {
-      auto [ctx, cancels] = vigil::with_cancel(from);
-      made.ctx = ctx;
-      made.cancel = cancels;
-    }
-    c = &made;
+    c = &all_contexts_.make(in_, parent, how);
   }
 
   input& in_;
+  const bool is_alone_;
   channel_model model_;
   std::deque<model_channel> models_;
-  std::deque<context_record> all_contexts_;
+  model_contexts all_contexts_;
   std::array<slot, 3> channels_;
-  std::array<context_record*, 3> contexts_ = {};
+  std::array<model_context*, 3> contexts_ = {};
   std::array<runner, 4> runners_;
   value_id ids_ = 0;
 };
 
+template <class value>
+void run_program(input& in, const vigil::testing::virtual_options& o) {
+  program<value> p(in, o.runtime.turn_budget != 0);
+  vigil::testing::run_virtual(o, [&p] { p.main(); });
+  p.check_gone();
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  foreign_contexts::get();
   input in(data, size);
   vigil::testing::virtual_options o;
-  o.seed = 1 + std::uint64_t{in.byte()};
-  o.runtime.turn_budget = 0;  // a call that need not wait lets no other fiber go first
-  vigil::testing::run_virtual(o, [&in] { program(in).main(); });
+  const std::uint8_t first = in.byte();
+  o.seed = 1 + std::uint64_t{first};
+  // Otherwise a call that need not wait lets no other fiber go first.
+  o.runtime.turn_budget = first % 8 == 7 ? 1 : 0;
+  switch (first / 8 % 8) {
+    case 5:
+      run_program<std::uint32_t>(in, o);
+      break;
+    case 6:
+      run_program<std::uint64_t>(in, o);
+      break;
+    case 7:
+      run_program<wide>(in, o);
+      break;
+    default:
+      run_program<owned>(in, o);
+      break;
+  }
   return 0;
 }
