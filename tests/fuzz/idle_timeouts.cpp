@@ -8,8 +8,10 @@
 // expiry. An entry that comes due while it runs is put off, as if it were touched then.
 // If the run ends in that very instant, last_touch() says which of the two came first.
 #include "fuzz/input.hpp"
+#include "fuzz/timeout_crowd.hpp"
 #include "fuzz/virtual_time.hpp"
 
+#include <vigil/context.hpp>
 #include <vigil/error.hpp>
 #include <vigil/fiber.hpp>
 #include <vigil/options.hpp>
@@ -46,9 +48,10 @@ enum class deed : std::uint8_t {
   remove_other,
   end_list,
   throw_error,
+  throw_cancelled,
 };
 
-constexpr std::uint8_t deeds = 12;
+constexpr std::uint8_t deeds = 13;
 constexpr int most_deeds = 6;  // of one connection, so that no program is endless
 
 struct plan {
@@ -127,6 +130,17 @@ class program {
       if (l == nullptr) continue;
       expect(throws<vigil::runtime_gone>([&] { l->add(all_[0]->entry); }), "add() after the run");
     }
+    if (table_ != nullptr) {
+      for (const nanos d : {unit, nanos{1}}) {  // perhaps a list of it, and none of it
+        expect(throws<vigil::runtime_gone>([&] { table_->add(all_[0]->entry, nanoseconds(d)); }),
+               "add() to lists after the run");
+      }
+    }
+    const auto nothing = [](vigil::timeout_list::entry&) {};
+    expect(throws<vigil::wrong_place>([&] { vigil::timeout_list l(nanoseconds(1), nothing); }),
+           "a list on a plain thread");
+    expect(throws<vigil::wrong_place>([&] { vigil::timeout_lists l(nothing); }),
+           "lists on a plain thread");
   }
 
  private:
@@ -275,42 +289,9 @@ class program {
     }
   }
 
-  // More entries than a list moves under one hold of its lock. All are touched at random,
-  // and expire in the order of the last touch.
   void crowd() {
-    struct member {
-      vigil::timeout_list::entry entry;
-      nanos last = 0;
-      bool has_expired = false;
-    };
-
     if (std::exchange(had_crowd_, true)) return;  // it is slow
-    const nanos length = nanos{1} << (10 + in_.below(20));
-    std::vector<member> all(150 + in_.below(100));
-    nanos before = 0;
-    vigil::timeout_list list(nanoseconds(length), [&](vigil::timeout_list::entry& e) {
-      auto& m = vigil::owner_of<&member::entry>(e);
-      expect(now() == m.last + length && m.last >= before, "when one of a crowd expires");
-      before = m.last;
-      m.has_expired = true;
-    });
-    std::uint32_t dice = in_.number<std::uint16_t>();
-    const auto next = [&dice] { return (dice = dice * 1'103'515'245 + 12'345) >> 16; };
-    for (member& m : all) {
-      list.add(m.entry);
-      m.last = now();
-      if (next() % 4 == 0) vigil::sleep_for(nanoseconds(next() % 8));
-    }
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      member& m = all[next() % all.size()];
-      if (m.entry.touch()) m.last = now();
-      if (next() % 8 == 0) vigil::sleep_for(nanoseconds(next() % 64));
-    }
-    if (in_.flag()) return;  // the list ends with all of them
-    vigil::sleep_for(nanoseconds(length));
-    vigil::testing::settle();
-    for (const member& m : all)
-      expect(m.has_expired, "one of a crowd does not expire");
+    timeout_crowd(in_).main();
   }
 
   // --- the entries
@@ -332,7 +313,10 @@ class program {
     if (i == lists) {
       table_->add(c.entry, nanoseconds(duration));
     } else {
-      lists_[i]->add(c.entry);
+      // By half of the durations as io does it, which cannot fail for want of memory.
+      const bool surely = duration / unit % 2 == 0;
+      surely ? vigil::detail::timeout_access::add_surely(*lists_[i], c.entry)
+             : lists_[i]->add(c.entry);
     }
   }
 
@@ -479,6 +463,11 @@ class program {
       case deed::throw_error:
         ++thrown_;
         throw std::runtime_error("of an on_expire");
+      case deed::throw_cancelled: {
+        const auto ended = vigil::with_timeout(vigil::background(), nanoseconds(0));
+        ++thrown_;
+        return vigil::sleep_for(nanoseconds(p.length), ended.ctx);
+      }
     }
   }
 
