@@ -31,12 +31,13 @@ loader = importlib.machinery.SourceFileLoader("vigil_symbols", script)
 tool = importlib.util.module_from_spec(importlib.util.spec_from_loader("vigil_symbols", loader))
 loader.exec_module(tool)
 
-MADE = re.compile(rb"    (at .*( \[inlined\]|\+0x[0-9a-f]+\))|\.\.\. \d+ functions of vigil)")
+MADE = re.compile(rb"    (at .*( \[inlined\]|\+0x[0-9a-f]+\))"
+                  rb"|\.\.\. \d+ functions? of (vigil|std|vigil and std))")
 WORDS = [b"    at ? (", b"    (build ", b" of ", b")", b"+0x", b"+0x0", b"+0xffffffffffffffff",
          b"+0x1ffffffffffffffffffff", b"\\n", b"\\x0", b"\\x00", b"\\\\", b"\\q", b"/", b"//",
          b"\0", b"\r", b"\n", b"\r\n", b"\x0b\x0c\x1c\x85", b"\xff\xfe", "\u2028é".encode(),
-         b"    ... 3 functions of vigil\n", b"    at vigil::v0::x() (/x+0x1)\n", b"-", b"%s{}",
-         b"/" + b"y" * 5000]
+         b"    ... 3 functions of vigil\n", b"    ... 1 function of std\n",
+         b"    at vigil::v0::x() (/x+0x1)\n", b"-", b"%s{}", b"/" + b"y" * 5000]
 
 
 def path_of_frame(line):
