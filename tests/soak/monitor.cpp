@@ -9,6 +9,7 @@
 #include <vigil/stats.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -221,7 +222,8 @@ std::string monitor::slopes() {
 
   const bound bounds[] = {
       {leak, "half of 100 bytes a connection"},
-      {leak, "half of 100 bytes a connection"},
+      {VIGIL_ASAN ? HUGE_VAL : leak,
+       VIGIL_ASAN ? "ASan keeps what is freed" : "half of 100 bytes a connection"},
       {0.5 / length, "half a descriptor in all"},
       {0.5 / length, "half a thread in all"},
       {512 / length, "half of the thousand that may be dead, in all"},
