@@ -1,0 +1,596 @@
+// Covers: src/core/clocks/clock_callback.cpp src/core/clocks/clock_channel.cpp
+// Covers: src/core/clocks/clock_hub.cpp src/core/clocks/clocks.cpp
+//
+// Callbacks, channels, aligned tickers and sleeps on wall and boot time, on virtual time
+// with steps and suspends. The model has each clock's distance from the runtime's, and so
+// knows the instant at which a deadline comes: that at which its clock reads it, or that
+// of the step over it. Multiples of a ticker's period are found by counting.
+#include "fuzz/input.hpp"
+#include "fuzz/virtual_time.hpp"
+
+#include <vigil/clocks.hpp>
+#include <vigil/context.hpp>
+#include <vigil/fiber.hpp>
+#include <vigil/testing.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace fuzz;
+
+constexpr nanos none = INT64_MAX;
+constexpr nanos latest = none - 1;  // never comes, and is not shown
+
+// The readings that are expected of the clocks.
+struct model_clocks {
+  nanos shift[2] = {0, 0};  // wall, boot
+  nanos changed = 0;        // when they last were
+
+  [[nodiscard]] nanos read(bool on_boot) const { return saturated(now(), shift[on_boot]); }
+};
+
+model_clocks* clocks = nullptr;  // of the input that runs
+
+struct model {
+  bool on_boot = false;
+  nanos due = none;  // on its clock
+  nanos since = 0;   // of that deadline, on the runtime's clock
+
+  [[nodiscard]] bool is_pending() const { return due != none; }
+
+  [[nodiscard]] nanos time() const { return clocks->read(on_boot); }
+
+  [[nodiscard]] bool is_due() const { return is_pending() && due <= time(); }
+
+  // Caller: it is due. Whether it has become due only now.
+  [[nodiscard]] bool is_due_since_now() const {
+    return due == time() || since == now() || clocks->changed == now();
+  }
+
+  void set(nanos deadline) {
+    due = std::min(deadline, latest);
+    since = now();
+  }
+
+  bool stop() { return std::exchange(due, none) != none; }
+
+  [[nodiscard]] nanos shown() const { return due >= latest ? none : due; }
+};
+
+// Multiples of a period, found by counting from the one that is known to be near.
+nanos last_multiple(nanos time, nanos period) {
+  nanos m = time / period * period;
+  while (m > time)
+    m -= period;
+  return m;
+}
+
+struct channel_model : model {
+  nanos period = 0;
+  std::uint64_t missed = 0;
+  std::size_t waiters = 0;
+  std::vector<nanos> handed;  // to waiters that have not run since
+
+  [[nodiscard]] nanos next() const { return last_multiple(time(), period) + period; }
+
+  [[nodiscard]] bool is_stepped_back() const {
+    return period != 0 && is_pending() && due - time() > period;
+  }
+
+  // A ticker that was stepped back ticks at the next full period.
+  void look() {
+    if (is_stepped_back()) due = next();
+  }
+
+  nanos take() {
+    expect(is_due(), "a value comes before its time");
+    if (period == 0) return std::exchange(due, none);
+    const nanos last = last_multiple(time(), period);
+    for (nanos m = due; m < last; m += period)
+      ++missed;
+    set(next());
+    return last;
+  }
+
+  [[nodiscard]] nanos deadline() const { return is_stepped_back() ? next() : shown(); }
+};
+
+struct callback_model : model {
+  bool has_handle = true;
+  bool has_captures = true;  // told by their destructor
+  int running = 0;
+  int runs = 0;
+  bool is_awaited = false;
+  bool has_prevented = false;
+};
+
+class token {
+ public:
+  explicit token(callback_model& m) noexcept : model_(&m) {}
+
+  token(token&& other) noexcept : model_(std::exchange(other.model_, nullptr)) {}
+
+  ~token() {
+    if (model_ != nullptr) model_->has_captures = false;
+  }
+
+ private:
+  callback_model* model_;
+};
+
+// A handle on either clock; a ticker is on wall time.
+template <class Handle>
+nanos deadline_of(const Handle& h) {
+  return h.deadline().time_since_epoch().count();
+}
+
+template <class Clock>
+typename Clock::time_point on(nanos time) {
+  return typename Clock::time_point(nanoseconds(time));
+}
+
+enum class deed : std::uint8_t {
+  none,
+  sleep,
+  reset_self,
+  stop_self,
+  reset_other,
+  stop_other,
+  step
+};
+constexpr std::uint8_t deeds = 7;
+constexpr int most_runs = 4;  // that do more than end
+
+class program {
+  // A callback or a channel, on either clock.
+  struct slot {
+    callback_model* callback = nullptr;
+    std::shared_ptr<channel_model> channel;
+    vigil::wall::timer wall;
+    vigil::boot::timer boot;
+    vigil::aligned_ticker ticker;
+  };
+
+  template <class F>
+  static auto with_callback(const slot& s, F f) {
+    return s.callback->on_boot ? f(s.boot) : f(s.wall);
+  }
+
+  template <class F>
+  static auto with_channel(const slot& s, F f) {
+    return s.channel->period != 0 ? f(s.ticker) : s.channel->on_boot ? f(s.boot) : f(s.wall);
+  }
+
+ public:
+  explicit program(input& in) : in_(in) {}
+
+  void main() {
+    clocks_.changed = now() - 1;
+    clocks = &clocks_;
+    while (!in_.ended()) {
+      step();
+      check();
+    }
+    is_over_ = true;
+  }
+
+  void check_gone() {
+    for (const auto& m : callbacks_)
+      expect(!m->has_captures, "captures die with their runtime");
+    for (const slot& s : slots_) {
+      if (s.callback == nullptr) continue;
+      with_callback(s, [](auto& t) { expect(!t.stop(), "after the run stop() is false"); });
+    }
+  }
+
+ private:
+  slot& some_slot() { return slots_[in_.below(slots_.size())]; }
+
+  // Near what the clock reads.
+  nanos some_time(bool on_boot) {
+    const nanos delay = some_delay(in_);
+    return delay == INT64_MIN ? delay : saturated(clocks_.read(on_boot), delay);
+  }
+
+  nanos some_patience() { return (nanos{in_.byte()} - 16) * unit; }
+
+  void step() {
+    switch (in_.below(12)) {
+      case 0:
+        return advance(nanos{in_.byte()} * unit);
+      case 1:
+        return arm(some_slot());
+      case 2:
+        return make_channel(some_slot());
+      case 3:
+        return make_ticker(some_slot());
+      case 4:
+        stop(some_slot());
+        return;
+      case 5:
+        return reset(some_slot());
+      case 6:
+        return receive(some_slot());
+      case 7:
+        return go_sleep();
+      case 8:
+        return move_clocks();
+      case 9:
+        return drop(some_slot());
+      case 10:
+        return await(some_slot());
+      default:
+        return mistakes(some_slot());
+    }
+  }
+
+  // --- time
+
+  void advance(nanos length) {
+    vigil::sleep_for(nanoseconds(length));
+    rest();
+  }
+
+  void rest() {
+    vigil::testing::settle();
+    for (const auto& m : callbacks_)
+      expect(!m->is_due(), "a callback is missing");
+    for (const auto& m : channels_) {
+      expect(m->handed.empty(), "a value that was handed over is lost");
+      expect(m->waiters == 0 || !m->is_due(), "a value is missing");
+    }
+    expect(is_sleep_due() == false, "a sleep goes on");
+  }
+
+  // At rest, so that no value is on its way to a fiber that a step would deprive of it.
+  void move_clocks() {
+    rest();
+    const nanos length = (nanos{in_.byte()} - 128) * (in_.flag() ? unit : 16);
+    if (in_.flag()) {
+      step_by(length);
+    } else {
+      clocks_.shift[0] += std::max<nanos>(0, length);
+      clocks_.shift[1] += std::max<nanos>(0, length);
+      clocks_.changed = now();
+      vigil::testing::suspend_for(nanoseconds(std::max<nanos>(0, length)));
+    }
+    check();
+    if (in_.flag()) step_by(-length);  // nothing has run in between
+    rest();
+  }
+
+  void step_by(nanos length) {
+    clocks_.shift[0] += length;
+    clocks_.changed = now();
+    vigil::testing::step_wall(nanoseconds(length));
+    for (const auto& m : channels_) {
+      if (m->waiters != 0) m->look();
+    }
+  }
+
+  // --- callbacks
+
+  void arm(slot& s) {
+    drop(s);
+    callbacks_.push_back(std::make_unique<callback_model>());
+    callback_model& m = *callbacks_.back();
+    m.on_boot = in_.flag();
+    const auto what = static_cast<deed>(in_.below(deeds));
+    const std::size_t other = in_.below(slots_.size());
+    const nanos length = some_period(in_);
+    const nanos due = some_time(m.on_boot);
+    m.set(due);
+    s.callback = &m;
+    const auto f = [&](auto self_type) {
+      using timer = decltype(self_type);
+      return [this, &m, what, other, length, t = token(m)](timer& self) {
+        run(m, what, slots_[other], length, self);
+      };
+    };
+    if (m.on_boot) {
+      s.boot = vigil::boot::after_func_at(on<vigil::boot_clock>(due), f(vigil::boot::timer()));
+    } else {
+      s.wall = vigil::wall::after_func_at(on<vigil::wall_clock>(due), f(vigil::wall::timer()));
+    }
+  }
+
+  struct end_of_run {
+    callback_model& m;
+
+    ~end_of_run() { --m.running; }
+  };
+
+  template <class Timer>
+  void run(callback_model& m, deed what, slot& other, nanos length, const Timer& self) {
+    expect(m.is_due(), "a callback starts before its time, or after a stop");
+    expect(m.is_due_since_now(), "a callback starts late");
+    m.stop();
+    ++m.running;
+    const end_of_run at_the_end{m};
+    check();
+    if (++m.runs > most_runs) return;
+    switch (what) {
+      case deed::none:
+        return;
+      case deed::sleep:
+        return vigil::sleep_for(nanoseconds(length));
+      case deed::reset_self:
+        return reset_callback(self, m, saturated(m.time(), length));
+      case deed::stop_self:
+        return expect(!self.stop(), "stop() in a run");
+      case deed::stop_other:
+        stop(other);
+        return;
+      case deed::reset_other:
+        vigil::sleep_for(nanoseconds(length));
+        if (other.callback == nullptr) return;
+        return with_callback(
+            other, [&](auto& t) { reset_callback(t, *other.callback, other.callback->time()); });
+      case deed::step:
+        if (has_no_channel()) step_by((length % 2 == 0 ? 1 : -1) * length);
+        return;
+    }
+  }
+
+  // A step in the middle of an instant could overtake a value on its way to a fiber.
+  [[nodiscard]] bool has_no_channel() const { return channels_.empty() && sleeps_.empty(); }
+
+  template <class Timer>
+  void reset_callback(const Timer& t, callback_model& m, nanos due) {
+    bool expected = false;
+    if (m.is_awaited) {
+      m.has_prevented = true;
+    } else {
+      expected = m.is_pending();
+      m.set(due);
+    }
+    const typename std::decay_t<decltype(t.deadline())> at(nanoseconds{due});
+    expect(t.reset(at) == expected, "what reset() returns");
+  }
+
+  void await(slot& s) {
+    if (s.callback == nullptr) return;
+    callback_model& m = *s.callback;
+    m.has_prevented = m.stop();
+    m.is_awaited = m.running != 0;
+    const bool prevented = with_callback(s, [](auto& t) { return t.stop_and_wait(); });
+    m.is_awaited = false;
+    expect(prevented == m.has_prevented, "what stop_and_wait() returns");
+    expect(m.running == 0, "after stop_and_wait() nothing runs");
+  }
+
+  // --- channels
+
+  channel_model& fresh_channel(slot& s) {
+    drop(s);
+    s.channel = std::make_shared<channel_model>();
+    channels_.push_back(s.channel);
+    return *s.channel;
+  }
+
+  void make_channel(slot& s) {
+    channel_model& m = fresh_channel(s);
+    m.on_boot = in_.flag();
+    const nanos due = some_time(m.on_boot);
+    m.set(due);
+    if (m.on_boot) {
+      s.boot = vigil::boot::timer(on<vigil::boot_clock>(due));
+    } else {
+      s.wall = vigil::wall::timer(on<vigil::wall_clock>(due));
+    }
+  }
+
+  void make_ticker(slot& s) {
+    channel_model& m = fresh_channel(s);
+    m.period = some_period(in_);
+    m.set(m.next());
+    s.ticker = vigil::ticker::aligned(nanoseconds(m.period));
+  }
+
+  // If the library has handed a value to a waiting fiber, the deadline has moved.
+  static void observe(const slot& s) {
+    channel_model& m = *s.channel;
+    const nanos shown = with_channel(s, [](auto& t) { return deadline_of(t); });
+    if (m.waiters > m.handed.size() && m.is_due() && shown != m.deadline())
+      m.handed.push_back(m.take());
+    expect(shown == m.deadline(), "deadline()");
+    if (m.period != 0) expect(s.ticker.missed() == m.missed, "missed()");
+  }
+
+  void receive(slot& s) {
+    const nanos patience = some_patience();
+    const bool waits = in_.flag();
+    if (s.channel == nullptr) return;
+    observe(s);
+    with_channel(s, [&](auto& t) {
+      if (!waits) return try_recv(*s.channel, t.channel());
+      vigil::go([this, m = s.channel, c = t.channel(), patience] { recv(*m, c, patience); });
+    });
+  }
+
+  template <class Receiver>
+  static void try_recv(channel_model& m, const Receiver& c) {
+    const auto got = c.try_recv();
+    m.look();
+    expect(!!got == m.is_due(), "whether a value is there");
+    if (got) expect(got->time_since_epoch().count() == m.take(), "the value");
+  }
+
+  template <class Receiver>
+  void recv(channel_model& m, const Receiver& c, nanos patience) {
+    struct in_line {
+      channel_model& m;
+
+      ~in_line() { --m.waiters; }
+    };
+
+    const nanos begin = now();
+    const nanos end = std::max(begin, begin + patience);
+    m.look();
+    ++m.waiters;
+    const in_line place{m};
+    const auto got = c.recv_for(nanoseconds(patience));
+    if (got) {
+      const nanos value = got->time_since_epoch().count();
+      const auto i = std::find(m.handed.begin(), m.handed.end(), value);
+      if (i != m.handed.end()) {
+        m.handed.erase(i);
+        return;
+      }
+      expect(m.is_due() && (begin == now() || m.is_due_since_now()), "a value comes late");
+      expect(m.take() == value, "the value that a fiber receives");
+    } else if (got.is_closed()) {
+      expect(is_over_, "the channel of a timer closes");
+    } else {
+      expect(now() == end, "a wait ends at its deadline");
+      expect(m.waiters > 1 || !m.is_due() || (patience > 0 && m.is_due_since_now()), "it was due");
+    }
+  }
+
+  // --- both
+
+  bool stop(slot& s) {
+    if (s.callback != nullptr) {
+      const bool stopped = with_callback(s, [](auto& t) { return t.stop(); });
+      expect(stopped == s.callback->stop(), "what stop() returns");
+      return stopped;
+    }
+    if (s.channel == nullptr) return false;
+    observe(s);
+    const bool stopped = with_channel(s, [](auto& t) { return t.stop(); });
+    expect(stopped == s.channel->stop(), "what stop() of a channel's timer returns");
+    return stopped;
+  }
+
+  void reset(slot& s) {
+    if (s.callback != nullptr) {
+      const nanos due = some_time(s.callback->on_boot);
+      with_callback(s, [&](auto& t) { reset_callback(t, *s.callback, due); });
+      return;
+    }
+    if (s.channel == nullptr) return;
+    observe(s);
+    channel_model& m = *s.channel;
+    const bool was_pending = m.is_pending();
+    bool said = false;
+    if (m.period != 0) {
+      m.period = some_period(in_);
+      m.set(m.next());
+      said = s.ticker.reset(nanoseconds(m.period));
+    } else {
+      const nanos due = some_time(m.on_boot);
+      m.set(due);
+      said = m.on_boot ? s.boot.reset(on<vigil::boot_clock>(due))
+                       : s.wall.reset(on<vigil::wall_clock>(due));
+    }
+    expect(said == was_pending, "what reset() of a channel's timer returns");
+  }
+
+  static void drop(slot& s) {
+    if (s.callback != nullptr) s.callback->has_handle = false;
+    s = {};
+  }
+
+  void mistakes(slot& s) {
+    const nanoseconds zero(0);
+    expect(throws<std::invalid_argument>([&] { vigil::aligned_ticker t(zero); }), "a period of 0");
+    expect(throws<std::invalid_argument>([] { vigil::testing::suspend_for(nanoseconds(-1)); }),
+           "a suspend of less than nothing");
+    if (s.channel != nullptr && s.channel->period != 0)
+      expect(throws<std::invalid_argument>([&] { s.ticker.reset(zero); }), "a period of 0");
+    if (s.channel == nullptr)
+      expect(throws<std::logic_error>([&] { s.ticker.reset(nanoseconds(1)); }), "empty");
+    if (s.callback == nullptr && s.channel == nullptr) {
+      expect(throws<std::logic_error>([&] { s.wall.reset(on<vigil::wall_clock>(1)); }), "empty");
+      expect(!s.boot.stop() && deadline_of(s.boot) == none, "empty");
+    }
+  }
+
+  // --- sleeps
+
+  [[nodiscard]] bool is_sleep_due() const {
+    return std::any_of(sleeps_.begin(), sleeps_.end(), [](const model* m) { return m->is_due(); });
+  }
+
+  void go_sleep() {
+    const bool on_boot = in_.flag();
+    const nanos due = some_time(on_boot);
+    const nanos patience = in_.flag() ? some_patience() : none;
+    vigil::go([this, on_boot, due, patience] { sleep(on_boot, due, patience); });
+  }
+
+  void sleep(bool on_boot, nanos due, nanos patience) {
+    struct in_line {
+      std::vector<const model*>& all;
+      const model& m;
+
+      ~in_line() { std::erase(all, &m); }
+    };
+
+    model m;
+    m.on_boot = on_boot;
+    m.set(due);
+    sleeps_.push_back(&m);
+    const in_line place{sleeps_, m};
+    const nanos end = saturated(now(), std::max<nanos>(0, patience));
+    const auto [ctx, cancel] = vigil::with_timeout(vigil::background(), nanoseconds(patience));
+    try {
+      if (on_boot) {
+        vigil::boot::sleep_until(on<vigil::boot_clock>(due), ctx);
+      } else {
+        vigil::wall::sleep_until(on<vigil::wall_clock>(due), ctx);
+      }
+      expect(m.is_due(), "a sleep ends early");
+      expect(m.is_due_since_now(), "a sleep ends late");
+    } catch (const vigil::cancelled&) {
+      expect(is_over_ || now() == end, "a sleep ends with its context");
+    }
+  }
+
+  void check() {
+    const nanos wall = vigil::wall_clock::now().time_since_epoch().count();
+    expect(wall == clocks_.read(false), "the wall clock");
+    const nanos boot = vigil::boot_clock::now().time_since_epoch().count();
+    expect(boot == clocks_.read(true), "the boot clock");
+    for (const slot& s : slots_) {
+      if (s.channel != nullptr) observe(s);
+      if (s.callback == nullptr) continue;
+      const nanos shown = with_callback(s, [](auto& t) { return deadline_of(t); });
+      expect(shown == s.callback->shown(), "deadline() of a callback");
+    }
+    for (const auto& m : callbacks_) {
+      const bool needed = m->has_handle || m->is_pending() || m->running != 0;
+      expect(m->has_captures == needed, "captures live as long as they can be needed");
+    }
+  }
+
+  input& in_;
+  model_clocks clocks_;
+  std::array<slot, 5> slots_;
+  std::vector<std::unique_ptr<callback_model>> callbacks_;
+  std::vector<std::shared_ptr<channel_model>> channels_;
+  std::vector<const model*> sleeps_;
+  bool is_over_ = false;
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  input in(data, size);
+  vigil::testing::virtual_options o;
+  o.seed = 1 + std::uint64_t{in.byte()};
+  program p(in);
+  vigil::testing::run_virtual(o, [&p] { p.main(); });
+  p.check_gone();
+  return 0;
+}
