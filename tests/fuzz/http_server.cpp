@@ -39,10 +39,12 @@ using fuzz::expect;
 
 struct manner {
   bool has_small_limits = false;
-  bool ends = false;    // its sending, after the last byte; otherwise it stays silent
-  bool pauses = false;  // between two pieces
+  bool ends = false;          // its sending, after the last byte; otherwise it stays silent
+  bool pauses = false;        // between two pieces
+  bool receives_all = false;  // each body, whatever comes of it
   std::size_t capacity = 64 * 1024;
   std::string_view pieces;  // their sizes; after the last one the rest is sent as one
+  std::string_view delays;  // seconds, each before a read; above 191 it goes away
 };
 
 struct conversation {
@@ -53,7 +55,11 @@ struct conversation {
 web::options options_for(const manner& how) {
   web::options o;
   o.wall = [] { return std::time_t{0}; };
-  o.before_body = web::check_method;
+  if (!how.receives_all) {
+    o.before_body = [](const web::request& in, web::response& out, const vigil::context& ctx) {
+      in.path() == "/early" ? out.send("early") : web::check_method(in, out, ctx);
+    };
+  }
   o.tells_idle = true;
   if (how.has_small_limits) {
     o.header_bytes = 256;
@@ -70,11 +76,31 @@ void answer(const web::request& in, web::response& out, const vigil::context& ct
   } else if (in.path() == "/error") {
     out.set("X-Lost", "yes");
     throw std::runtime_error("a handler's own");
+  } else if (in.path() == "/broken") {
+    out.set("X-Broken", "yes");
+    out.write("the beginning");
+    throw std::runtime_error("a handler's own");
   } else if (in.path() == "/large") {
     out.send(std::string(std::size_t{70} << 10, 'x'));
   } else if (in.path() == "/idle") {
     out.keeps_idle = [n = 0]() mutable { return n++ == 0; };
     out.write({});
+  } else if (in.path() == "/connection") {
+    out.set_connection_keeps_idle([n = 0]() mutable { return n++ == 0; });
+  } else if (in.path() == "/slow") {
+    vigil::sleep_for(20ms, ctx);
+  } else if (in.path() == "/own") {
+    out.set("Keep-Alive", "timeout=1");
+    out.send("its own");
+  } else if (in.path() == "/unchanged") {
+    out.status = 304;
+    out.write("not sent");
+  } else if (in.path() == "/again") {
+    out.send("one");
+    in.query().empty() ? out.send("two") : out.write("two");
+  } else if (in.path() == "/field") {
+    out.set(in.query(), in.query() == "X" ? "two\r\nlines" : "one");
+    out.set("Y\n", "");
   } else {
     web::answer_site(in, out, ctx);
   }
@@ -122,8 +148,13 @@ conversation talk(std::string_view bytes, const manner& how) {
     auto reading = vigil::spawn([&] {
       char room[4096];
       error_code error;
-      while (!error)
+      for (std::size_t i = 0; !error; ++i) {
+        const std::uint8_t delay =
+            i < how.delays.size() ? static_cast<std::uint8_t>(how.delays[i]) : std::uint8_t{0};
+        if (delay != 0) vigil::sleep_for(delay % 64 * 1s);
+        if (delay > 191) return c.close();
         heard.said.append(room, c.read_some(boost::asio::buffer(room), error));
+      }
       expect(error == boost::asio::error::eof, "the connection ends");
     });
     send(c, bytes, how);
@@ -188,8 +219,12 @@ said_answer take_answer(std::string_view& text) {
   const std::string_view length = field(a.head, "Content-Length");
   const bool is_chunked = field(a.head, "Transfer-Encoding") == "chunked";
   expect(length.empty() || !is_chunked, "a body has one end");
+  if (!field(a.head, "X-Broken").empty()) {
+    text = {};
+    return a;
+  }
   const std::string_view before = text;
-  if (a.status == 204 || !field(a.head, "X-Head").empty()) return a;
+  if (a.status == 204 || a.status == 304 || !field(a.head, "X-Head").empty()) return a;
   if (is_chunked) {
     a.is_whole = take_chunks(text);
     if (!a.is_whole) text = {};
@@ -247,16 +282,49 @@ void compare(const conversation& one, const conversation& other, const manner& h
   auto a = answers_of(one.said);
   auto b = answers_of(other.said);
   expect(one.requests == other.requests, "the server sees the same requests, cut or whole");
-  // One that is not whole was under way when the client had gone.
+  // One that is not whole, or missing, was under way when the client had gone.
   const auto is_whole = [&](const said_answer& x) { return x.is_whole || how.ends; };
   expect(std::all_of(a.begin(), a.end(), is_whole), "an answer that has begun is sent whole");
-  expect(a.size() >= one.requests.size(), "each request is answered");
+  const std::size_t lost = how.ends ? 1 : 0;
+  expect(a.size() + lost >= one.requests.size(), "each request is answered");
   drop_refusals_of_part(a, b, how);
   expect(a.size() == b.size(), "the server gives as many answers, cut or whole");
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (how.has_small_limits && is_refusal(a[i]) && is_refusal(b[i])) continue;
     expect(a[i].head == b[i].head && a[i].body == b[i].body, "the answers are the same");
   }
+}
+
+// Where the last answer begins that another timing could change; the end, if there is
+// none.
+std::size_t certain_size(std::string_view said) {
+  std::size_t last = 0;
+  bool is_certain = true;
+  for (std::string_view left = said; !left.empty();) {
+    last = said.size() - left.size();
+    is_certain = !is_refusal(take_answer(left));
+  }
+  return is_certain ? said.size() : last;
+}
+
+std::string without_continue(std::string text) {
+  constexpr std::string_view line = "HTTP/1.1 100 Continue\r\n\r\n";
+  for (std::size_t at = 0; (at = text.find(line, at)) != text.npos;)
+    text.erase(at, line.size());
+  return text;
+}
+
+// `slow`: what a client got that reads late, perhaps too late.
+void compare_slow(const conversation& whole, const conversation& slow) {
+  const std::string all = without_continue(whole.said);
+  std::string got = without_continue(slow.said);
+  got.resize(std::min(got.size(), certain_size(all)));
+  // It may have been cut off in the middle of such a line.
+  const auto differs = std::mismatch(got.begin(), got.end(), all.begin(), all.end()).first;
+  const std::string rest(differs, got.end());
+  expect(rest.empty() || std::string_view("HTTP/1.1 100 Continue\r\n\r\n").starts_with(rest) ||
+             std::string_view("100 Continue\r\n\r\n").starts_with(rest),
+         "a slow client gets the beginning of the answers");
 }
 
 }  // namespace
@@ -271,8 +339,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   // Somebody that has gone is seen at another moment of the answer.
   cut.pauses = (flags & 4) != 0 && !whole.ends;
   if ((flags & 8) != 0) cut.capacity = 16;
-  cut.pieces = in.text(in.byte() % 64);
+  whole.receives_all = cut.receives_all = (flags & 32) != 0;
+  const bool is_slow = (flags & 16) != 0;
+  (is_slow ? cut.delays : cut.pieces) = in.text(in.byte() % 64);
   const std::string_view bytes = in.rest();
-  compare(talk(bytes, whole), talk(bytes, cut), whole);
+  const conversation one = talk(bytes, whole);
+  const conversation other = talk(bytes, cut);
+  if (!is_slow) {
+    compare(one, other, whole);
+  } else if (!whole.ends && !whole.has_small_limits) {
+    compare_slow(one, other);
+  }
   return 0;
 }
