@@ -22,6 +22,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -73,12 +74,21 @@ std::uintptr_t address(const std::byte* at) {
 
 constexpr std::size_t code_size = 256;
 
-// The file that the reader is told of.
+// The file that the reader is told of: code, and after it, as in a linker's table, the
+// address of each byte of the code.
 struct loaded_file {
   guarded memory{16};
   std::byte* const code = memory.begin();
   std::byte* table = nullptr;  // .eh_frame_hdr, then .eh_frame
   bool is_loaded = false;
+
+  // After memory.put(), which clears all.
+  void put_code(std::string_view bytes) {
+    std::memcpy(code, bytes.data(), bytes.size());
+    std::array<std::uintptr_t, code_size> addresses;
+    std::iota(addresses.begin(), addresses.end(), address(code));
+    std::memcpy(code + code_size, addresses.data(), sizeof addresses);
+  }
 };
 
 loaded_file& file() {
@@ -505,12 +515,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     expect(s.bytes.size() <= room, "a section fits");
     std::memcpy(at, s.bytes.data(), s.bytes.size());
     f.table = at;
-    const std::string_view code = in.text(code_size);
-    std::memcpy(f.code, code.data(), code.size());
+    f.put_code(in.text(code_size));
   } else {
     const std::string_view code = in.text(in.byte());
-    f.table = f.memory.put(in.rest().substr(0, std::size_t{32} << 10));
-    std::memcpy(f.code, code.data(), code.size());
+    const std::string_view table = in.rest().substr(0, std::size_t{32} << 10);
+    std::byte* const at = f.memory.put(table);
+    f.table = table.empty() ? nullptr : at;  // such a file has none
+    f.put_code(code);
   }
   f.is_loaded = true;
 
