@@ -39,8 +39,8 @@ struct model_wish {
   enum class kind : std::uint8_t { recv, send, done, timeout, otherwise };
   kind what = kind::recv;
   model_channel* channel = nullptr;
-  value_id value = 0;  // to send
-  vigil::context ctx;  // of done
+  value_id value = 0;       // to send
+  vigil::context ctx = {};  // of done
 };
 
 struct model_result {

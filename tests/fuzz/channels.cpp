@@ -68,8 +68,10 @@ value_id id_of(std::uint64_t v) {
 void call_wrongly() {
   using nil = vigil::channel<value_id>;
   const auto refused = [](auto call) { return throws<std::invalid_argument>(call); };
-  expect(refused([] { vigil::with_cancel(vigil::context()); }), "below a nil context");
-  expect(refused([] { vigil::with_value(vigil::context(), context_value, 1); }), "of nil");
+  expect(refused([] { static_cast<void>(vigil::with_cancel(vigil::context())); }),
+         "below a nil context");
+  expect(refused([] { static_cast<void>(vigil::with_value(vigil::context(), context_value, 1)); }),
+         "of nil");
   expect(throws<std::logic_error>([] { nil().close(); }), "close() of a nil channel");
   const auto too_large = [](auto call) { return throws<std::length_error>(call); };
   expect(too_large([] { vigil::make_channel<value_id>(SIZE_MAX / 2); }), "bytes that overflow");
@@ -420,9 +422,9 @@ class program {
   void renew(model_context*& c) {
     const model_context* const parent =
         in_.flag() ? contexts_[in_.below(contexts_.size())] : nullptr;
-    const std::uint8_t how = in_.byte();
+    const std::uint8_t drawn = in_.byte();
     if (c != nullptr) cancel(*c);
-    c = &all_contexts_.make(in_, parent, how);
+    c = &all_contexts_.make(in_, parent, drawn);
   }
 
   input& in_;

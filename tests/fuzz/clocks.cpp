@@ -140,7 +140,7 @@ typename Clock::time_point on(nanos time) {
 }
 
 enum class deed : std::uint8_t {
-  none,
+  nothing,
   sleep,
   reset_self,
   stop_self,
@@ -320,7 +320,7 @@ class program {
     check();
     if (++m.runs > most_runs) return;
     switch (what) {
-      case deed::none:
+      case deed::nothing:
         return;
       case deed::sleep:
         return vigil::sleep_for(nanoseconds(length));

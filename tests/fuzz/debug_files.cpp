@@ -91,7 +91,7 @@ struct scope {
   code_function caller;  // without its name: the place of the call
 };
 
-// What the reader must say, if that is sure.
+// The answer that the reader must give, if that is sure.
 struct known_answer {
   std::vector<scope> scopes;  // the outermost first, without blocks
   unsigned line = 0;
