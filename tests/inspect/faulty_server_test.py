@@ -306,6 +306,12 @@ def late_timer(folder):
 def no_fault(folder):
     with Server("", folder, VIGIL_LOCK_CHECK="report") as server:
         begin(server, "no fault", "1000 answers")
+        if SANITIZER == "thread":
+            # It keeps a signal for the fiber that it found, which may never call again.
+            print("left out: the end by SIGTERM: ThreadSanitizer holds signals back")
+            check("no fault: no lock was held", "is about to wait" not in server.said(),
+                  server.said())
+            return
         server.process.terminate()
         status = server.process.wait(PATIENCE)
         check("no fault: it ends by SIGTERM, and no lock was held",
