@@ -114,20 +114,6 @@ struct callback_model : model {
   bool has_prevented = false;
 };
 
-class token {
- public:
-  explicit token(callback_model& m) noexcept : model_(&m) {}
-
-  token(token&& other) noexcept : model_(std::exchange(other.model_, nullptr)) {}
-
-  ~token() {
-    if (model_ != nullptr) model_->has_captures = false;
-  }
-
- private:
-  callback_model* model_;
-};
-
 // A handle on either clock; a ticker is on wall time.
 template <class Handle>
 nanos deadline_of(const Handle& h) {

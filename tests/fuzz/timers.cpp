@@ -42,21 +42,6 @@ namespace {
 
 using namespace fuzz;
 
-// Says that the captures it is one of have died.
-class token {
- public:
-  explicit token(timer_model& m) noexcept : model_(&m) {}
-
-  token(token&& other) noexcept : model_(std::exchange(other.model_, nullptr)) {}
-
-  ~token() {
-    if (model_ != nullptr) model_->has_captures = false;
-  }
-
- private:
-  timer_model* model_;
-};
-
 enum class deed : std::uint8_t {
   none,
   sleep,

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <utility>
 
 namespace fuzz {
 
@@ -43,6 +44,22 @@ inline nanos some_delay(input& in) noexcept {
 inline nanos some_period(input& in) noexcept {
   return (nanos{in.byte() % 64U} + 1) * unit;
 }
+
+// A capture that tells the model of its callback that the captures have died.
+template <class Model>
+class token {
+ public:
+  explicit token(Model& m) noexcept : model_(&m) {}
+
+  token(token&& other) noexcept : model_(std::exchange(other.model_, nullptr)) {}
+
+  ~token() {
+    if (model_ != nullptr) model_->has_captures = false;
+  }
+
+ private:
+  Model* model_;
+};
 
 template <class Error, class F>
 bool throws(F f) {

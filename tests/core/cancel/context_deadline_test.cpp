@@ -222,6 +222,7 @@ TEST_SUITE("context: deadlines") {
   TEST_CASE("so it is under a parent whose deadline has passed, on another clock, unheard") {
     context real;
     vigil::run([&] { real = with_timeout(without_cancel(background()), 1ms).ctx; });
+    // Real time: no run is there to hear of it.
     while (clock::now() <= real.deadline())
       std::this_thread::sleep_for(1ms);
     in_virtual([&] {
