@@ -331,7 +331,7 @@ context_core* with_deadline(context_core* parent,
       is_late = timed->has_passed_elsewhere();
       if (is_late) cause = timed->cause_of_deadline();
     } else if (above.deadline <= deadline) {
-      if (timed->is_pending_in(here)) return made.release();
+      if (timed->is_pending_in(here) && above.deadline > now()) return made.release();
       deadline = above.deadline;
       cause = timed->cause_of_deadline();
     }

@@ -46,6 +46,20 @@ TEST_SUITE("context: deadlines") {
     });
   }
 
+  TEST_CASE("a parent's that has passed does as well, although its timer could not fire yet") {
+    in_runtime({.workers = {1}}, [] {
+      const auto parent = with_timeout(background(), 1ms, cause_of(4));
+      while (clock::now() <= parent.ctx.deadline()) {
+      }
+      for (const std::chrono::seconds d : {-1s, 0s, 3600s}) {
+        const auto late = with_timeout(parent.ctx, d, cause_of(5));
+        CHECK(is_timed_out(late.ctx));
+        CHECK(late.ctx.deadline() <= parent.ctx.deadline());
+        CHECK(number_of(late.ctx) == (d < 0s ? 5 : 4));
+      }
+    });
+  }
+
   // Go: TestDeadline, TestTimeout.
   TEST_CASE("a deadline that has passed, or is now, ends it from the start") {
     in_virtual([] {
