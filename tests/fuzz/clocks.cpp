@@ -241,7 +241,8 @@ class program {
   // At rest, so that no value is on its way to a fiber that a step would deprive of it.
   void move_clocks() {
     rest();
-    const nanos length = (nanos{in_.byte()} - 128) * (in_.flag() ? unit : 16);
+    const nanos steps = nanos{in_.byte()} - 128;
+    const nanos length = steps * (in_.flag() ? unit : 16);
     if (in_.flag()) {
       step_by(length);
     } else {
