@@ -57,7 +57,9 @@ std::uint64_t whole(std::string_view text) {
 }
 
 nanoseconds times(double x, nanoseconds unit) {
-  return nanoseconds(static_cast<std::int64_t>(x * static_cast<double>(unit.count())));
+  const double length = x * static_cast<double>(unit.count());
+  if (length > 9e18) throw std::invalid_argument("a time beyond 285 years");
+  return nanoseconds(static_cast<std::int64_t>(length));
 }
 
 command parse(int argc, char** argv) {
@@ -198,7 +200,7 @@ int soak(const command& c) {
     cast_all(w);
     if (over) over->begin();
     m.watch();
-    if (over) over->end();
+    if (over && !over->end()) w.ledgers.fail("weather", "the process that makes it has died");
     rests = m.rests();
     // Where something has failed, nothing is sure to end.
     if (w.ledgers.has_failed()) std::_Exit(conclude(w, over ? &*over : nullptr, rests, ""));

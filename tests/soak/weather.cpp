@@ -95,8 +95,8 @@ class weather_maker {
   void stop() {
     // One stop in ten is a long one.
     const bool is_long = !gentle_ && draws_.below(10) == 0;
+    if (::kill(target_, SIGSTOP) != 0) return;
     ++(is_long ? counts_.long_stops : counts_.stops);
-    ::kill(target_, SIGSTOP);
     pause(is_long ? 5s : 50ms);
     ::kill(target_, SIGCONT);
   }
@@ -182,6 +182,10 @@ weather::weather(std::uint64_t seed, bool gentle) {
   child_ = ::fork();
   if (child_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
   if (child_ != 0) return;
+  // The end of the target ends it, and not a key that ends both: nobody else continues a
+  // target that is stopped.
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT})
+    ::signal(number, SIG_IGN);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() == target) weather_maker(target, *counts_, seed, gentle).make();
   ::_exit(0);
@@ -192,13 +196,14 @@ weather::~weather() {
   ::munmap(counts_, sizeof(weather_counts));
 }
 
-void weather::end() noexcept {
-  if (child_ < 0) return;
+bool weather::end() noexcept {
+  if (child_ < 0) return true;
   counts_->is_over.store(true);
   int status = 0;
   while (::waitpid(child_, &status, 0) < 0 && errno == EINTR) {
   }
   child_ = -1;
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 std::string weather::text() const {

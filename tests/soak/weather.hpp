@@ -41,8 +41,9 @@ class weather {
 
   void begin() noexcept { counts_->has_begun.store(true); }
 
-  // Ends it: the limits are as they were.
-  void end() noexcept;
+  // Ends it: the limits are as they were. Returns false if the child has died, so that
+  // there has been none for a while.
+  bool end() noexcept;
 
   const weather_counts& counts() const noexcept { return *counts_; }
 
