@@ -153,13 +153,16 @@ void talk_http(world& w,
 template <class Net>
 void play_clients(world& w, http_ledgers& l, dice d, Net& net, std::uint64_t edges, bool is_sure) {
   for (std::uint32_t n = 1 + d.below(8); n != 0; --n) {
+    bool is_connected = false;
     try {
       web::client<typename Net::stream> c(net.connect());
+      is_connected = true;
       const counted_scope here(l.connections.opened_, l.connections.closed_);
       talk_http(w, l.requests, d, c, edges, is_sure);
       if (d.one_in(2)) c.stream().close();
     } catch (const boost::system::system_error&) {
       if (tells_of_shortage(std::current_exception())) ++l.connections.refused;
+      l.connections.must(is_connected || w.shortage_since(edges), "a client cannot connect");
     } catch (const std::exception&) {
       if (!w.excuses(std::current_exception(), edges)) throw;
       ++l.connections.refused;
@@ -186,7 +189,7 @@ void play_http(world& w, http_ledgers& l, dice& d) {
   io::serve_limits limits;
   limits.connections = 1 + d.below(8);
   limits.on_error = [&](const std::exception_ptr& e) {
-    if (!tells_of_shortage(e)) l.handlers.fail("a handler ended by an exception");
+    if (!w.excuses(e, edges)) l.handlers.fail("a handler ended by an exception");
   };
   const auto [stopping, stop] = with_cancel(background());
   auto serving = spawn([&, ctx = stopping] {

@@ -117,7 +117,7 @@ options runtime_options(world& w) {
   o.recorder_events = 4'096;
   o.stop_limit = w.how.is_virtual ? nanoseconds(1h) : w.how.patience;
   o.on_unhandled = [&w](const std::exception_ptr& e) {
-    if (w.excuses(e, 0)) return;  // of a fiber that may be as old as the run
+    if (w.excuses(e)) return;
     try {
       std::rethrow_exception(e);
     } catch (const std::exception& x) {

@@ -47,7 +47,9 @@ void write_report(world& w, report_ledger& l, std::string_view part, F write) {
     write(out);
     std::fclose(out);
     const std::string_view got(text, size);
-    if (got.find(part) != std::string_view::npos) {
+    const bool is_whole = !got.empty() && got.find(part) != std::string_view::npos &&
+                          (part != json_part || got.ends_with("}\n"));
+    if (is_whole) {
       ++l.written;
       if (part == json_part) l.last_json = clock::now();
     } else if (w.shortage_since(edges)) {

@@ -106,8 +106,10 @@ void play_tls_clients(world& w,
                       boost::asio::ssl::context& trusted,
                       std::uint64_t edges) {
   for (std::uint32_t n = 1 + d.below(4); n != 0; --n) {
+    bool is_connected = false;
     try {
       io::tls_stream<typename Net::stream> peer(trusted, net.connect());
+      is_connected = true;
       ++c.opened_;
       try {
         talk_tls(w, l, d, peer, edges);
@@ -118,6 +120,7 @@ void play_tls_clients(world& w,
       ++c.closed_;
     } catch (const boost::system::system_error&) {
       if (tells_of_shortage(std::current_exception())) ++c.refused;
+      c.must(is_connected || w.shortage_since(edges), "a client cannot connect");
     } catch (const std::exception&) {
       if (!w.excuses(std::current_exception(), edges)) throw;
       ++c.refused;

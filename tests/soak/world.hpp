@@ -93,6 +93,10 @@ class world {
   void cast(const char* name, int n, std::function<void(dice&)> round);
   void begin_rest();
   bool all_rest();
+
+  // Nothing but the actors is left.
+  void is_quiet() noexcept { edges_of_rest_.store(shortages()); }
+
   void end_rest();
   void end();
   // Actors that are in a round, by name.
@@ -112,6 +116,11 @@ class world {
 
   // Whether the error tells of a shortage that has been since then.
   bool excuses(const std::exception_ptr& error, std::uint64_t edges) const;
+
+  // The same of a fiber other than an actor: none is older than the last rest.
+  bool excuses(const std::exception_ptr& error) const {
+    return excuses(error, edges_of_rest_.load());
+  }
 
   // Calls f until a shortage does not refuse it.
   template <class F>
@@ -156,6 +165,7 @@ class world {
   std::mutex lock_;  // guards the rest; held across no wait
   bool resting_ = false;
   std::atomic<std::uint64_t> rests_{0};
+  std::atomic<std::uint64_t> edges_of_rest_{0};
   bool over_ = false;
   channel<void> rest_;  // closed as the rest ends
   round_ledger rounds_{ledgers, "rounds of actors"};
