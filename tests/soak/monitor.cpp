@@ -10,8 +10,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <dirent.h>
@@ -51,6 +53,14 @@ double allocated_bytes() {
   const struct mallinfo2 all = ::mallinfo2();
   return static_cast<double>(all.uordblks + all.hblkhd);
 #endif
+}
+
+[[noreturn]] void main_is_lost(int) {
+  constexpr std::string_view text =
+      "soak: FAILED: main: it has not come back: its own timer, or its wake-up, is lost\n";
+  static_cast<void>(!::write(STDERR_FILENO, text.data(), text.size()));
+  ::raise(SIGQUIT);  // a dump of all fibers
+  ::_exit(1);
 }
 
 }  // namespace
@@ -191,9 +201,18 @@ void monitor::show_progress() const {
   std::fflush(stdout);
 }
 
+void monitor::expect_main() const {
+  // For a rest: what it sleeps before, its reports, and the stops of the weather.
+  constexpr auto margin = 2min;
+  const auto patience = world_.how.is_virtual ? settings().patience : world_.how.patience;
+  ::alarm(static_cast<unsigned>((patience + margin) / 1s));
+}
+
 void monitor::watch() {
+  std::signal(SIGALRM, &main_is_lost);
   auto shown = std::chrono::steady_clock::now();
   while (!world_.ledgers.has_failed()) {
+    expect_main();
     world_.insist([&] { sleep_for(world_.how.between_rests); });
     world_.insist([&] { rest(); });
     if (world_.ledgers.has_failed()) return;
@@ -205,9 +224,11 @@ void monitor::watch() {
     if (clock::now() - start_ >= world_.how.length) break;
     world_.end_rest();
   }
+  expect_main();
   world_.end();
   while (stats().fibers_alive > 1)
     world_.insist([] { sleep_for(1ms); });
+  ::alarm(0);
 }
 
 std::string monitor::slopes() {

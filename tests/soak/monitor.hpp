@@ -40,6 +40,9 @@ class monitor {
     std::vector<sample> samples;
   };
 
+  // Ends the process if main does not call again: what lets it wait for the actors may be
+  // what is lost.
+  void expect_main() const;
   void rest();
   // Tells what is left of the actors' work; "" if nothing is.
   std::string left() const;
