@@ -4,6 +4,8 @@
 // the way, and in one mode changed: flipped, dropped, inserted, sent again, or cut off.
 // Nobody reads a byte that was not sent; nothing hangs. Unchanged, all of them arrive,
 // whatever the cuts; changed, an end that the reader sees comes after all that was sent.
+// An end that must not trust the other one neither reads nor sends, whatever the bytes
+// are, nor if a session is resumed.
 //
 // OpenSSL draws its random numbers from a sequence that is the same for each input.
 #include "certificate.hpp"
@@ -16,9 +18,11 @@
 #include <vigil/vigil.hpp>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -198,7 +202,10 @@ void write_all(stream& s, stream_base::handshake_type side, const script& what, 
     const std::size_t n = static_cast<std::uint8_t>(size) * std::size_t{size < 0 ? 100u : 1u};
     for (std::size_t i = 0; i < n; ++i)
       bytes += sent_byte(side, out.sent + i);
-    boost::asio::write(s, boost::asio::buffer(bytes), out.write);
+    const boost::asio::const_buffer all = boost::asio::buffer(bytes);
+    const std::array<boost::asio::const_buffer, 3> parts = {
+        boost::asio::const_buffer(all.data(), n / 3), {}, all + n / 3};
+    boost::asio::write(s, parts, out.write);
     if (out.write) return;
     out.sent += n;
   }
@@ -230,6 +237,17 @@ void talk(stream& s, stream_base::handshake_type side, const script& what, outco
 
 // --- both
 
+enum class naming : std::uint8_t {
+  right,
+  address,
+  with_dot,
+  twice,
+  none,
+  wrong,
+  other,
+  unverified
+};
+
 struct manner {
   bool has_tickets = false;
   bool is_old = false;  // TLS 1.2
@@ -238,7 +256,15 @@ struct manner {
   direction to_client;
   script client;
   script server;
+  naming name = naming::right;
+  bool wants_certificate = false;  // of the client, which has none
+  bool is_anonymous = false;       // before TLS 1.3 the server may show none
 };
+
+bool client_trusts(const manner& how) {
+  if (how.name == naming::unverified) return true;
+  return how.name < naming::none && !(how.is_anonymous && how.is_old);
+}
 
 void check_reader(const outcome& reader, const outcome& writer) {
   if (reader.read != boost::asio::error::eof) return;
@@ -248,6 +274,56 @@ void check_reader(const outcome& reader, const outcome& writer) {
 void check_whole(const outcome& one, const outcome& other) {
   expect(!one.handshake && !one.write && one.has_parted, "what is not changed is sent");
   expect(one.read == boost::asio::error::eof && one.received == other.sent, "and arrives");
+}
+
+void check_refused(const outcome& by, const outcome& other) {
+  expect(by.handshake && !by.handshake.message().empty(), "there is no trust");
+  expect(by.handshake.category().name() != nullptr, "and a reason for it");
+  expect(by.sent == 0 && by.received == 0 && other.received == 0, "and nothing is said");
+}
+
+void check(const manner& how, const outcome& client, const outcome& server, bool is_changed) {
+  check_reader(client, server);
+  check_reader(server, client);
+  if (!client_trusts(how)) return check_refused(client, server);
+  if (how.wants_certificate) return check_refused(server, client);
+  if (is_changed) return;
+  check_whole(client, server);
+  check_whole(server, client);
+}
+
+bool throws(stream& s, const std::string& name) {
+  try {
+    s.set_host(name);
+  } catch (const boost::system::system_error& e) {
+    return e.code() == boost::asio::error::invalid_argument;
+  }
+  return false;
+}
+
+void set_name(stream& s, naming name) {
+  switch (name) {
+    case naming::right:
+      return s.set_host("localhost");
+    case naming::address:
+      return s.set_host("127.0.0.1");
+    case naming::with_dot:
+      return s.set_host("localhost.");
+    case naming::twice:
+      s.set_host("127.0.0.2");
+      return s.set_host("localhost");
+    case naming::none:
+      for (const std::string_view wrong : {"", ".", ".localhost"})
+        expect(throws(s, std::string(wrong)), "what is no name is refused");
+      expect(throws(s, std::string("localhost\0", 10)), "and what ends in a 0");
+      return;
+    case naming::wrong:
+      return s.set_host("127.0.0.2");
+    case naming::other:
+      return s.set_host("other.example");
+    case naming::unverified:
+      return s.skip_verification();
+  }
 }
 
 // Made anew now and then, as a certificate is good for an hour.
@@ -261,14 +337,16 @@ example::tls_contexts& fresh_contexts() {
   return *made;
 }
 
-void run(const manner& how) {
-  draw_from_the_start();
-  example::tls_contexts& contexts = fresh_contexts();
+using session = std::unique_ptr<SSL_SESSION, example::freed_by<::SSL_SESSION_free>>;
+
+// `resumed`: the session of an earlier run; nullptr: none. Returns its own.
+session run(example::tls_contexts& contexts, const manner& how, const session& resumed) {
   ::SSL_CTX_set_num_tickets(contexts.server.native_handle(), how.has_tickets ? 2 : 0);
   const int newest = how.is_old ? TLS1_2_VERSION : TLS1_3_VERSION;
   SSL_CTX_set_max_proto_version(contexts.client.native_handle(), newest);
   outcome client;
   outcome server;
+  session own;
   bool is_changed = false;
   vigil::testing::run_virtual({.seed = 1}, [&] {
     auto [a, b] = vigil::io::memory_pipe(how.capacity);
@@ -277,7 +355,13 @@ void run(const manner& how) {
     below near_server(std::move(c));
     stream far(contexts.client, std::move(a));
     stream near(contexts.server, std::move(d));
-    far.set_host("localhost");
+    set_name(far, how.name);
+    if (how.wants_certificate) near.require_certificate();
+    if (how.is_anonymous) {
+      for (SSL* const s : {far.native_handle(), near.native_handle()})
+        expect(::SSL_set_cipher_list(s, "aNULL:@SECLEVEL=0") == 1, "there are such ciphers");
+    }
+    if (resumed != nullptr) ::SSL_set_session(far.native_handle(), resumed.get());
     // So late that only an end which waits for ever comes to it.
     far.set_deadline(vigil::clock::now() + 1h);
     near.set_deadline(vigil::clock::now() + 1h);
@@ -289,12 +373,10 @@ void run(const manner& how) {
     is_changed = there.join();
     is_changed = back.join() || is_changed;
     expect(vigil::stats().fibers_alive == 1, "no fiber is left");
+    own.reset(::SSL_get1_session(far.native_handle()));
   });
-  check_reader(client, server);
-  check_reader(server, client);
-  if (is_changed) return;
-  check_whole(client, server);
-  check_whole(server, client);
+  check(how, client, server, is_changed);
+  return own;
 }
 
 direction direction_of(fuzz::input& in, bool is_changed) {
@@ -325,6 +407,23 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   how.to_client = direction_of(in, has(5));
   how.client.writes = in.text(in.byte() % 32);
   how.server.writes = in.text(in.byte() % 32);
-  run(how);
+  how.name = static_cast<naming>(in.below(8));
+  const std::uint8_t more = in.byte();
+  how.wants_certificate = (more & 1) != 0;
+  how.is_anonymous = (more & 2) != 0;
+  const bool resumes = (more & 4) != 0;
+
+  draw_from_the_start();
+  example::tls_contexts& contexts = fresh_contexts();
+  session earlier;
+  if (resumes) {
+    manner before;
+    before.has_tickets = true;
+    before.is_old = how.is_old;
+    before.is_anonymous = how.is_anonymous;
+    before.name = (more & 8) != 0 || how.is_anonymous ? naming::unverified : naming::right;
+    earlier = run(contexts, before, nullptr);
+  }
+  run(contexts, how, earlier);
   return 0;
 }
