@@ -38,22 +38,25 @@ struct planned_error : std::runtime_error {
 // Waits in one of the ways until the context is done.
 void wait_for_end(world& w, context_ledger& l, dice d, const context& ctx) {
   ++l.waits;
-  const auto never_ready = make_channel<int>();
+  const auto never_ready = w.insist([] { return make_channel<int>(); });
+  const std::uint32_t way = d.below(4);
   try {
-    switch (d.below(4)) {
-      case 0:
-        never_ready.recv(ctx);
-        break;
-      case 1:
-        sleep_until(time_point::max(), ctx);
-        break;
-      case 2:
-        select(on_recv(never_ready), on_done(ctx));
-        break;
-      default:
-        ctx.done().recv();
-        break;
-    }
+    w.insist([&] {
+      switch (way) {
+        case 0:
+          never_ready.recv(ctx);
+          break;
+        case 1:
+          sleep_until(time_point::max(), ctx);
+          break;
+        case 2:
+          select(on_recv(never_ready), on_done(ctx));
+          break;
+        default:
+          ctx.done().recv();
+          break;
+      }
+    });
   } catch (const cancelled&) {
   }
   const time_point now = clock::now();
@@ -83,20 +86,23 @@ void play_tree(world& w, context_ledger& l, done_ledger& done, dice& d) {
     all.push_back(d.one_in(2) ? with_cancel(parent) : with_timeout(parent, w.draw(d)));
   }
   int stopped = 0;
+  waiting.reserve(all.size());
+  callbacks.reserve(all.size());
   for (const cancellable& c : all) {
-    waiting.push_back(
-        spawn([&w, &l, own = d.another(), ctx = c.ctx] { wait_for_end(w, l, own, ctx); }));
-    callbacks.push_back(after_func(c.ctx, [counts, &done] {
+    const auto wait = [&w, &l, own = d.another(), ctx = c.ctx] { wait_for_end(w, l, own, ctx); };
+    const auto run = [counts, &done] {
       ++counts->ran;
       ++done.ran;
-    }));
+    };
+    waiting.push_back(w.insist([&] { return spawn(wait); }));
+    callbacks.push_back(w.insist([&] { return after_func(c.ctx, run); }));
     ++done.given;
   }
   for (std::uint32_t n = d.below(4); n != 0; --n) {
     const auto drawn = d.below(static_cast<std::uint32_t>(all.size()));
     switch (d.below(3)) {
       case 0:
-        sleep_for(w.draw(d) / 2);
+        w.insist([length = w.draw(d) / 2] { sleep_for(length); });
         break;
       case 1:
         all[drawn].cancel();

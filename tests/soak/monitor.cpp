@@ -233,7 +233,10 @@ void monitor::watch() {
 
 std::string monitor::slopes() {
   const std::vector<sample>& all = series_[allocated].samples;
-  if (all.size() < 3) return "  too few samples\n";
+  if (all.size() < 3) {
+    if (world_.how.judges_slopes) world_.ledgers.fail("slopes", "too few samples to tell");
+    return "  too few samples\n";
+  }
   const double length = all.back().hours - all.front().hours;
   const double leak = 50 * static_cast<double>(world_.connections()) / hours();
 

@@ -6,6 +6,8 @@
 #include <vigil/debug.hpp>
 #include <vigil/inspect.hpp>
 
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -15,7 +17,41 @@
 namespace vigil::soak {
 namespace {
 
-constexpr std::string_view json_part = "fiber_count";
+enum class format : std::uint8_t { text, json, metrics, trace };
+
+// A trace is a row of packets, each after its field's tag and its length as a varint.
+bool is_whole_trace(std::string_view bytes) {
+  constexpr char packet_tag = 0x0a;
+  if (bytes.empty()) return false;
+  while (!bytes.empty()) {
+    if (bytes.front() != packet_tag) return false;
+    std::uint64_t length = 0;
+    std::size_t i = 1;
+    for (unsigned shift = 0;; shift += 7) {
+      if (i == bytes.size() || shift > 56) return false;
+      const auto byte = static_cast<unsigned char>(bytes[i++]);
+      length |= std::uint64_t{byte & 0x7fu} << shift;
+      if (byte < 0x80) break;
+    }
+    if (length > bytes.size() - i) return false;
+    bytes.remove_prefix(i + length);
+  }
+  return true;
+}
+
+bool is_whole(format f, std::string_view text) {
+  const auto has = [&](std::string_view part) { return text.find(part) != std::string_view::npos; };
+  switch (f) {
+    case format::text:
+      return has("fiber") && text.ends_with("\n");
+    case format::json:
+      return has("fiber_count") && text.ends_with("}\n");
+    case format::metrics:
+      return has("vigil_fiber") && text.ends_with("# EOF\n");
+    default:
+      return is_whole_trace(text);
+  }
+}
 
 struct report_ledger : ledger {
   using ledger::ledger;
@@ -36,7 +72,7 @@ void count_late(const world& w, report_ledger& l) {
 
 // Collects the text of a report in memory: there may be no descriptor.
 template <class F>
-void write_report(world& w, report_ledger& l, std::string_view part, F write) {
+void write_report(world& w, report_ledger& l, format as, F write) {
   const std::uint64_t edges = w.shortages();
   ++l.asked;
   char* text = nullptr;
@@ -47,17 +83,15 @@ void write_report(world& w, report_ledger& l, std::string_view part, F write) {
     write(out);
     std::fclose(out);
     const std::string_view got(text, size);
-    const bool is_whole = !got.empty() && got.find(part) != std::string_view::npos &&
-                          (part != json_part || got.ends_with("}\n"));
-    if (is_whole) {
+    if (is_whole(as, got)) {
       ++l.written;
-      if (part == json_part) l.last_json = clock::now();
+      if (as == format::json) l.last_json = clock::now();
     } else if (w.shortage_since(edges)) {
       ++l.refused;
     } else if (got.starts_with("{\"error\"")) {
       count_late(w, l);
     } else {
-      l.fail("a report lacks \"" + std::string(part) + "\": " + std::string(got));
+      l.fail("a report is not whole: " + std::string(got));
     }
     std::free(text);
   } catch (const std::exception& error) {
@@ -76,21 +110,22 @@ void play_report(world& w, report_ledger& l, dice& d) {
   if (w.how.is_virtual && !d.one_in(30)) return;
   switch (d.below(5)) {
     case 0:
-      write_report(w, l, "fiber", [](std::FILE* f) { debug::dump(f); });
+      write_report(w, l, format::text, [](std::FILE* f) { debug::dump(f); });
       break;
     case 1:
-      write_report(w, l, "fiber", [](std::FILE* f) { inspect::dump(f); });
+      write_report(w, l, format::text, [](std::FILE* f) { inspect::dump(f); });
       break;
     case 2:
-      write_report(w, l, json_part, [](std::FILE* f) { inspect::dump_json(f); });
+      write_report(w, l, format::json, [](std::FILE* f) { inspect::dump_json(f); });
       break;
     case 3:
-      write_report(
-          w, l, "# EOF", [](std::FILE* f) { std::fputs(inspect::openmetrics().c_str(), f); });
+      write_report(w, l, format::metrics, [](std::FILE* f) {
+        std::fputs(inspect::openmetrics().c_str(), f);
+      });
       break;
     default:
       // In `blocking` on real time, as the guide says.
-      write_report(w, l, "", [&](std::FILE* f) {
+      write_report(w, l, format::trace, [&](std::FILE* f) {
         const auto write = [f] { inspect::write_trace(f, 100ms); };
         if (w.how.is_virtual) {
           write();

@@ -32,7 +32,11 @@ struct sleep_ledger : ledger {
 // as well.
 class arming_list {
  public:
-  explicit arming_list(timer_ledger& l) : ledger_(l) {}
+  // Room for all of a round: an arming that is counted must not be refused its place.
+  explicit arming_list(timer_ledger& l) : ledger_(l) {
+    due_.reserve(8);
+    ran_at_.reserve(8);
+  }
 
   ~arming_list() { ledger_.must(is_judged_, "a timer was not looked at"); }
 
@@ -116,24 +120,22 @@ void reset(world& w, timer_ledger& l, dice& d, const timer& t, arming_list& done
   const time_point due = clock::now() + length;
   done.arms(due);
   const std::uint64_t edges = w.shortages();
-  const std::uint32_t nth = d.one_in(8) ? 1 : 0;
   const bool is_absolute = d.one_in(2);
   try {
-    const hunger fails(nth);
     if (is_absolute ? t.reset(due) : t.reset(length)) done.is_prevented(l.replaced, 1);
   } catch (const std::bad_alloc&) {
-    l.must(nth != 0 || w.shortage_since(edges), "no memory for a reset, without a shortage");
+    l.must(w.shortage_since(edges), "no memory for a reset, without a shortage");
     ++l.refused;
     done.is_prevented(l.stopped);  // the new arming: the timer is unchanged
   }
 }
 
 // Two fibers and this one stop a timer at a time: one of them, or none, prevents.
-void stop_by_three(timer_ledger& l, const timer& t, arming_list& done) {
+void stop_by_three(world& w, timer_ledger& l, const timer& t, arming_list& done) {
   std::atomic<int> prevented{0};
   const auto stop = [&] { prevented += t.stop() ? 1 : 0; };
-  auto other = spawn(stop);
-  auto third = spawn(stop);
+  auto other = w.insist([&] { return spawn(stop); });
+  auto third = w.insist([&] { return spawn(stop); });
   stop();
   other.join();
   third.join();
@@ -156,7 +158,7 @@ void play_callback(world& w, timer_ledger& l, dice& d) {
           this_fiber::yield();
           break;
         case 2:
-          stop_by_three(l, t, *done);
+          stop_by_three(w, l, t, *done);
           break;
         default:
           reset(w, l, d, t, *done);
@@ -194,11 +196,11 @@ void play_own_resets(world& w, timer_ledger& l, dice& d) {
     if (left->fetch_sub(1) <= 0) return;
     const nanoseconds length = w.draw(*own);
     done->arms(clock::now() + length);
-    self.reset(length);
+    w.insist([&] { self.reset(length); });
   });
   if (!t) return done->judge(w);
   done->wait_for_run();
-  sleep_for(w.draw(d));
+  w.insist([length = w.draw(d)] { sleep_for(length); });
   if (t.stop_and_wait()) done->is_prevented(l.stopped);
   done->judge(w);
 }
@@ -214,7 +216,8 @@ void play_channel(world& w, timer_ledger& l, dice& d) {
     switch (d.below(3)) {
       case 0:
         if (!is_pending) break;
-        if (const auto got = t.channel().recv_for(w.draw(d))) {
+        length = w.draw(d);
+        if (const auto got = w.insist([&] { return t.channel().recv_for(length); })) {
           ++l.fired;
           is_pending = false;
           l.must(*got >= least, "a timer's value is before its deadline");
@@ -224,7 +227,7 @@ void play_channel(world& w, timer_ledger& l, dice& d) {
       case 1: {
         length = w.draw(d);
         least = clock::now() + length;
-        const bool was_pending = t.reset(length);
+        const bool was_pending = w.insist([&] { return t.reset(length); });
         l.must(was_pending == is_pending, "reset() does not know whether the value was received");
         if (was_pending) ++l.replaced;
         ++l.armed;
@@ -245,21 +248,19 @@ void play_channel(world& w, timer_ledger& l, dice& d) {
 void play_sleep(world& w, sleep_ledger& l, dice& d) {
   const nanoseconds length = w.draw(d);
   const time_point due = clock::now() + length;
-  ++l.begun;
   if (d.one_in(2)) {
-    if (d.one_in(2)) {
-      sleep_for(length);
-    } else {
-      sleep_until(due);
-    }
+    ++l.begun;
+    const bool is_relative = d.one_in(2);
+    w.insist([&] { is_relative ? sleep_for(length) : sleep_until(due); });
     w.check_time(l, due, clock::now());
     ++l.ended;
     return;
   }
   const time_point cut = clock::now() + w.draw(d);
-  const auto [ctx, cancel] = with_deadline(background(), cut);
+  const cancellable cutter = with_deadline(background(), cut);
+  ++l.begun;
   try {
-    sleep_until(due, ctx);
+    w.insist([&] { sleep_until(due, cutter.ctx); });
     w.check_time(l, due, clock::now());
     ++l.ended;
   } catch (const cancelled& e) {

@@ -21,6 +21,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -122,9 +123,9 @@ class world {
     return excuses(error, edges_of_rest_.load());
   }
 
-  // Calls f until a shortage does not refuse it.
+  // Calls f until a shortage does not refuse it: what a round has begun, it must end.
   template <class F>
-  void insist(F f) {
+  std::invoke_result_t<F&> insist(F f) {
     for (;;) {
       const std::uint64_t edges = shortages();
       try {
