@@ -331,6 +331,7 @@ example::tls_contexts& fresh_contexts() {
   static std::optional<example::tls_contexts> made;
   static unsigned runs = 0;
   if (runs++ % 1024 == 0) {
+    draw_from_the_start();
     made.emplace();
     SSL_CTX_set_session_cache_mode(made->server.native_handle(), SSL_SESS_CACHE_OFF);
   }
@@ -413,8 +414,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   how.is_anonymous = (more & 2) != 0;
   const bool resumes = (more & 4) != 0;
 
-  draw_from_the_start();
   example::tls_contexts& contexts = fresh_contexts();
+  draw_from_the_start();
   session earlier;
   if (resumes) {
     manner before;
