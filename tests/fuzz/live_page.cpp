@@ -273,6 +273,11 @@ bool names_this_machine(std::string host) {
   host = lowered(host);
   const std::size_t name_end = host.starts_with('[') ? host.find(']') + 1 : host.find(':');
   const std::string name = host.substr(0, name_end);
+  const std::string port = host.substr(std::min(name_end, host.size()));
+  if (!port.empty() && (port.front() != ':' || port.size() == 1 || port.size() > 6 ||
+                        port.find_first_not_of("0123456789", 1) != port.npos)) {
+    return false;
+  }
   if (name == "localhost" || name == host_name) return true;
   in6_addr v6{};
   if (name.size() > 2 && name.front() == '[') {
@@ -301,12 +306,15 @@ void check_served(const page_in_memory& page, std::string_view bytes, const repl
          "what acts comes from no other page");
 }
 
-// The token for 1, and for 2 more than a head may have.
+// The token for 1, and for 2 more than a head may have. The token with another first or
+// last digit for 3 and 4.
 std::string expanded(const page_in_memory& page, std::string_view bytes) {
   std::string all;
   for (const char c : bytes) {
-    if (c == '\1') {
-      all += page.token();
+    if (c == '\1' || c == '\3' || c == '\4') {
+      std::string token = page.token();
+      if (c != '\1') (c == '\3' ? token.front() : token.back()) ^= 1;
+      all += token;
     } else if (c == '\2') {
       all.append(8000, 'x');
     } else {
@@ -330,6 +338,11 @@ std::string reply_in_time(const page_in_memory& page,
 }
 
 }  // namespace
+
+// LeakSanitizer no longer looks at a thread that is about to end, as those of dumps are.
+extern "C" const char* __lsan_default_suppressions() {
+  return "leak:__cxa_thread_atexit_impl\n";
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::input in(data, size);
