@@ -1,6 +1,6 @@
 // Covers: src/core/timer/timer_heap.cpp
 //
-// The heap of timers against a std::multimap. Keys and ties are drawn from few values, so
+// The heap of timers against a std::map. Keys and ties are drawn from few values, so
 // that equal ones are frequent; a run of pushes makes a heap large enough for the batches
 // that move several leaves at once, and for giving memory back.
 #include "core/timer/timer_heap.hpp"
@@ -10,20 +10,24 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <iterator>
 #include <map>
-#include <utility>
 
 namespace {
 
 using namespace vigil::detail;
 using fuzz::expect;
 
-struct earlier {
-  using key = std::pair<nanos, std::uint32_t>;
+struct row {
+  nanos key;
+  std::uint32_t tie;
+  runtime_timer* timer;  // so that one of many equal ones is found at once
 
-  bool operator()(const key& a, const key& b) const {
-    if (a.first != b.first) return a.first < b.first;
-    return static_cast<std::int32_t>(a.second - b.second) < 0;
+  friend bool operator<(const row& a, const row& b) {
+    if (a.key != b.key) return a.key < b.key;
+    if (a.tie != b.tie) return static_cast<std::int32_t>(a.tie - b.tie) < 0;
+    return std::less<>()(a.timer, b.timer);
   }
 };
 
@@ -43,7 +47,7 @@ class twins {
     auto* const timer = reinterpret_cast<runtime_timer*>(++made_ * 16);
     expect(heap_.reserve(heap_.size() + 1), "there is room for one more");
     heap_.push({.key = key, .tie = tie, .slack_us = slack, .timer = timer});
-    model_.emplace(earlier::key(key, tie), row{slack, timer});
+    slacks_.emplace(row{key, tie, timer}, slack);
   }
 
   void push_run() {
@@ -96,48 +100,39 @@ class twins {
   }
 
   void check() const {
-    expect(heap_.size() == model_.size() && heap_.empty() == model_.empty(), "size");
+    expect(heap_.size() == slacks_.size() && heap_.empty() == slacks_.empty(), "size");
     expect(heap_.size() > most_verified || heap_.verify(), "TH1, TH2");
-    if (model_.empty()) return expect(heap_.second_key() == never, "no second key");
-    const auto least = model_.begin();
-    expect(heap_.top().key == least->first.first, "the top's key");
-    expect(heap_.top().tie == least->first.second, "the top's tie");
+    if (slacks_.empty()) return expect(heap_.second_key() == never, "no second key");
+    const auto least = slacks_.begin();
+    expect(heap_.top().key == least->first.key, "the top's key");
+    expect(heap_.top().tie == least->first.tie, "the top's tie");
     const auto second = std::next(least);
-    expect(heap_.second_key() == (second == model_.end() ? never : second->first.first),
+    expect(heap_.second_key() == (second == slacks_.end() ? never : second->first.key),
            "the second key");
   }
 
  private:
-  struct row {
-    std::uint32_t slack;
-    runtime_timer* timer;
-  };
-
   static constexpr std::size_t most = 100'000;
   static constexpr std::size_t most_verified = 512;  // after each step: it is O(n)
 
   void expect_least(const heap_entry& e) {
-    expect(!model_.empty(), "an entry came out that never went in");
-    const auto& least = model_.begin()->first;
-    expect(e.key == least.first && e.tie == least.second, "the least entry comes out");
+    expect(!slacks_.empty(), "an entry came out that never went in");
+    const row& least = slacks_.begin()->first;
+    expect(e.key == least.key && e.tie == least.tie, "the least entry comes out");
     take(e);
   }
 
   void take(const heap_entry& e) {
-    const auto [begin, end] = model_.equal_range({e.key, e.tie});
-    for (auto i = begin; i != end; ++i) {
-      if (i->second.timer != e.timer) continue;
-      expect(i->second.slack == e.slack_us, "an entry comes out as it went in");
-      model_.erase(i);
-      return;
-    }
-    expect(false, "an entry came out twice, or changed");
+    const auto found = slacks_.find({e.key, e.tie, e.timer});
+    expect(found != slacks_.end(), "an entry came out twice, or changed");
+    expect(found->second == e.slack_us, "an entry comes out as it went in");
+    slacks_.erase(found);
   }
 
   fuzz::input& in_;
   timer_heap heap_;
   std::uintptr_t made_ = 0;
-  std::multimap<earlier::key, row, earlier> model_;
+  std::map<row, std::uint32_t> slacks_;
 };
 
 }  // namespace
