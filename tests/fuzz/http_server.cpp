@@ -81,6 +81,9 @@ void answer(const web::request& in, web::response& out, const vigil::context& ct
     out.set("X-Broken", "yes");
     out.write("the beginning");
     throw std::runtime_error("a handler's own");
+  } else if (in.path() == "/parts") {
+    out.write(std::string(20, 'x'));
+    out.write(std::string(300, 'y'));
   } else if (in.path() == "/large") {
     out.send(std::string(std::size_t{70} << 10, 'x'));
   } else if (in.path() == "/idle") {
