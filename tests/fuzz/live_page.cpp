@@ -53,7 +53,12 @@ class page_in_memory {
 
   int connect() const {
     const int s = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    expect(s >= 0 && ::connect(s, general(), size_) == 0, "the page accepts");
+    expect(s >= 0, "there is a socket");
+    int error = 0;
+    // libFuzzer's alarm may come while the page has as many as it takes.
+    while ((error = ::connect(s, general(), size_)) != 0 && errno == EINTR) {
+    }
+    expect(error == 0, "the page accepts");
     return s;
   }
 
@@ -329,7 +334,8 @@ std::string expanded(const page_in_memory& page, std::string_view bytes) {
 std::string reply_in_time(const page_in_memory& page,
                           std::string_view bytes,
                           std::string_view pieces) {
-  for (;;) {
+  for (int tries = 0;; ++tries) {
+    expect(tries < 1000, "the page has time at some time");
     std::string r = reply_to(page, bytes, pieces);
     const bool is_busy = r.starts_with("HTTP/1.1 429 ") || r.starts_with("HTTP/1.1 408 ") ||
                          r.starts_with("HTTP/1.1 503 ");

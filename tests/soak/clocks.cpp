@@ -65,7 +65,8 @@ void play_wall(world& w, wall_ledger& l, dice& d) {
   nanoseconds moved{0};
   try {
     for (std::uint32_t n = 1 + d.below(6); n != 0; --n) {
-      auto t = std::make_shared<wall_timer>();
+      // In the list before it is armed: its callback uses it.
+      const auto& t = all.emplace_back(std::make_shared<wall_timer>());
       t->due = wall_clock::now() + w.draw(d);
       const auto run = [&l, ahead, own = t.get(), due = t->due] {
         ++l.fired;
@@ -76,7 +77,6 @@ void play_wall(world& w, wall_ledger& l, dice& d) {
       };
       t->handle = wall::after_func_at(t->due, run);
       ++l.armed;
-      all.push_back(t);
     }
     for (std::uint32_t n = d.below(5); n != 0; --n) {
       sleep_for(w.draw(d) / 4);

@@ -61,16 +61,18 @@ void play_idle(world& w, idle_ledger& l, dice& d) {
       ++own->expiries;
       ++l.expired;
     });
-    for (auto& e : all) {
+    const auto sleep = [&] { w.insist([time = w.draw(d) / 16] { sleep_for(time); }); };
+    for (auto& e : all)
       e = std::make_unique<idle_entry>();
+    for (auto& e : all) {
       add(w, l, list, *e, length);
-      if (d.one_in(4)) sleep_for(w.draw(d) / 16);
+      if (d.one_in(4)) sleep();
     }
     for (std::uint32_t n = d.below(30); n != 0; --n) {
       idle_entry& drawn = *all[d.below(static_cast<std::uint32_t>(all.size()))];
       switch (d.below(4)) {
         case 0:
-          sleep_for(w.draw(d) / 16);
+          sleep();
           break;
         case 1:
           if (timeout_list::remove(drawn.entry())) ++l.removed;
@@ -83,7 +85,7 @@ void play_idle(world& w, idle_ledger& l, dice& d) {
     // Half of the lists see all of their entries expire.
     if (d.one_in(2)) {
       while (list.size() != 0)
-        sleep_for(length);
+        w.insist([&] { sleep_for(length); });
     }
     for (const auto& e : all)
       if (timeout_list::remove(e->entry())) ++l.removed;

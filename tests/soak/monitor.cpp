@@ -57,7 +57,7 @@ double allocated_bytes() {
 
 [[noreturn]] void main_is_lost(int) {
   constexpr std::string_view text =
-      "soak: FAILED: main: it has not come back: its own timer, or its wake-up, is lost\n";
+      "soak: FAILED: main: it has not come back from a sleep or a report in five minutes\n";
   static_cast<void>(!::write(STDERR_FILENO, text.data(), text.size()));
   ::raise(SIGQUIT);  // a dump of all fibers
   ::_exit(1);
@@ -134,6 +134,7 @@ bool monitor::wait_until_quiet() {
     } else {
       what.clear();
     }
+    expect_main();
     sleep_for(world_.how.is_virtual ? nanoseconds(1min) : nanoseconds(2ms));
   }
   if (world_.ledgers.has_failed()) return false;
@@ -201,11 +202,10 @@ void monitor::show_progress() const {
   std::fflush(stdout);
 }
 
-void monitor::expect_main() const {
-  // For a rest: what it sleeps before, its reports, and the stops of the weather.
-  constexpr auto margin = 2min;
-  const auto patience = world_.how.is_virtual ? settings().patience : world_.how.patience;
-  ::alarm(static_cast<unsigned>((patience + margin) / 1s));
+// Before each sleep of main's, and what it does after that: a report, a look for stuck
+// fibers, and a stop of the weather are far shorter.
+void monitor::expect_main() {
+  ::alarm(static_cast<unsigned>(5min / 1s));
 }
 
 void monitor::watch() {
@@ -224,6 +224,7 @@ void monitor::watch() {
     if (clock::now() - start_ >= world_.how.length) break;
     world_.end_rest();
   }
+  if (world_.ledgers.has_failed()) return;
   expect_main();
   world_.end();
   while (stats().fibers_alive > 1)

@@ -42,7 +42,7 @@ class monitor {
 
   // Ends the process if main does not call again: what lets it wait for the actors may be
   // what is lost.
-  void expect_main() const;
+  static void expect_main();
   void rest();
   // Tells what is left of the actors' work; "" if nothing is.
   std::string left() const;

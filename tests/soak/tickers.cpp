@@ -73,7 +73,7 @@ void play_every(world& w, every_ledger& l, dice& d) {
     l.must(!s->is_over.load(), "a run began after stop_and_wait()");
     const auto n = static_cast<std::int64_t>(s->runs.fetch_add(1)) + 1;
     l.must(clock::now() >= start + n * step, "a run came early");
-    if (own->one_in(4)) sleep_for(w.draw(*own) / 4);
+    if (own->one_in(4)) w.insist([time = w.draw(*own) / 4] { sleep_for(time); });
     s->at_once.fetch_sub(1);
     static_cast<void>(s->signal.try_send());
     ++l.ended;

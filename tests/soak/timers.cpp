@@ -188,9 +188,9 @@ void play_dropped(world& w, timer_ledger& l, dice& d) {
 
 // A callback that arms its own timer again.
 void play_own_resets(world& w, timer_ledger& l, dice& d) {
-  const auto done = std::make_shared<arming_list>(l);
   const auto left = std::make_shared<std::atomic<int>>(static_cast<int>(d.below(5)));
   const auto own = std::make_shared<dice>(d.another());
+  const auto done = std::make_shared<arming_list>(l);
   const timer t = arm(w, l, d, done, [&w, done, left, own](timer& self) {
     done->runs();
     if (left->fetch_sub(1) <= 0) return;

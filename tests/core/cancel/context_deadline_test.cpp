@@ -51,7 +51,7 @@ TEST_SUITE("context: deadlines") {
       const auto parent = with_timeout(background(), 1ms, cause_of(4));
       while (clock::now() <= parent.ctx.deadline()) {
       }
-      for (const std::chrono::seconds d : {-1s, 0s, 3600s}) {
+      for (const std::chrono::seconds d : {-3600s, 0s, 3600s}) {
         const auto late = with_timeout(parent.ctx, d, cause_of(5));
         CHECK(is_timed_out(late.ctx));
         CHECK(late.ctx.deadline() <= parent.ctx.deadline());
