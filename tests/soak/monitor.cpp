@@ -175,7 +175,7 @@ void monitor::look() {
 void monitor::rest() {
   world_.begin_rest();
   if (!wait_until_quiet()) return;
-  world_.is_quiet();
+  world_.note_quiet();
   look();
   ++rests_;
   // No actor is stuck: the main fiber will end their rest. One look in ten, as it takes

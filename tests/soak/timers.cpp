@@ -119,15 +119,9 @@ void reset(world& w, timer_ledger& l, dice& d, const timer& t, arming_list& done
   const nanoseconds length = w.draw(d);
   const time_point due = clock::now() + length;
   done.arms(due);
-  const std::uint64_t edges = w.shortages();
   const bool is_absolute = d.one_in(2);
-  try {
-    if (is_absolute ? t.reset(due) : t.reset(length)) done.is_prevented(l.replaced, 1);
-  } catch (const std::bad_alloc&) {
-    l.must(w.shortage_since(edges), "no memory for a reset, without a shortage");
-    ++l.refused;
-    done.is_prevented(l.stopped);  // the new arming: the timer is unchanged
-  }
+  const auto again = [&] { return is_absolute ? t.reset(due) : t.reset(length); };
+  if (w.insist(again)) done.is_prevented(l.replaced, 1);
 }
 
 // Two fibers and this one stop a timer at a time: one of them, or none, prevents.

@@ -96,7 +96,7 @@ class world {
   bool all_rest();
 
   // Nothing but the actors is left.
-  void is_quiet() noexcept { edges_of_rest_.store(shortages()); }
+  void note_quiet() noexcept { edges_of_rest_.store(shortages()); }
 
   void end_rest();
   void end();
