@@ -116,6 +116,8 @@ class second_reader {
   // Those with the place, an outer one before those in it. The table of places may know a
   // unit that the list does not.
   std::vector<int> at(std::uintptr_t place) {
+    // Broken program headers may leave it outside of the file.
+    if (::dwfl_addrmodule(all_, place) != module_) return {};
     if (Dwarf_Die* const unit = ::dwfl_module_addrdie(module_, place, &bias_)) take(*unit);
     std::vector<int> found;
     for (std::size_t i = 0; i < scopes_.size(); ++i)
