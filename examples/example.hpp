@@ -17,6 +17,9 @@
 #include <utility>
 
 #include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace example {
 
@@ -67,7 +70,9 @@ inline bool kernel_guards_cheaply() {
   void* const page =
       ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return false;
-  const bool works = ::madvise(page, 4096, guard_install) == 0;
+  // Emulators say yes to it and do nothing; the kernel can then write there.
+  const bool works = ::madvise(page, 4096, guard_install) == 0 &&
+                     ::syscall(SYS_getrandom, page, 1, GRND_NONBLOCK) == -1;
   ::munmap(page, 4096);
   return works;
 }

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -50,6 +51,32 @@ std::size_t advise(const ::iovec* ranges, std::size_t count, int advice) noexcep
   return 0;
 }
 
+// Tries the first guard of the process. Emulators of user mode say yes to advice that
+// they do not know, and do nothing. The kernel can write a random byte into ordinary
+// memory; a guard makes it refuse, where a write of the program's own would be a fault.
+// A direct call, because later C libraries write the byte themselves.
+bool guards_work(std::byte* first) noexcept {
+  static const bool work =
+      ::syscall(SYS_getrandom, first, 1, GRND_INSECURE) == -1 && errno == EFAULT;
+  return work;
+}
+
+// Returns how many guards it made.
+std::size_t guard_by_advice(std::byte* first, std::size_t stride, std::size_t count) noexcept {
+  if (mprotect_is_forced()) return 0;
+  std::size_t made = 0;
+  if (count > 1) {
+    constexpr std::size_t at_once = 16;
+    ::iovec guards[at_once];
+    const std::size_t n = std::min(count, at_once);
+    for (std::size_t i = 0; i < n; ++i)
+      guards[i] = {first + i * stride, stack_guard_size};
+    made = advise(guards, n, madv_guard_install) / stack_guard_size;
+  }
+  if (made == 0 && ::madvise(first, stack_guard_size, madv_guard_install) == 0) made = 1;
+  return made != 0 && guards_work(first) ? made : 0;
+}
+
 }  // namespace
 
 std::byte* map_memory(std::size_t size) noexcept {
@@ -63,19 +90,9 @@ std::byte* map_memory(std::size_t size) noexcept {
 }
 
 std::size_t install_guards(std::byte* first, std::size_t stride, std::size_t count) noexcept {
-  constexpr std::size_t at_once = 16;
-  std::size_t installed = 0;
-  if (count > 1 && !mprotect_is_forced()) {
-    ::iovec guards[at_once];
-    const std::size_t n = std::min(count, at_once);
-    for (std::size_t i = 0; i < n; ++i)
-      guards[i] = {first + i * stride, stack_guard_size};
-    installed = advise(guards, n, madv_guard_install) / stack_guard_size;
-  }
-  if (installed != 0) return installed;
-  const bool by_madvise =
-      !mprotect_is_forced() && ::madvise(first, stack_guard_size, madv_guard_install) == 0;
-  return by_madvise || ::mprotect(first, stack_guard_size, PROT_NONE) == 0 ? 1 : 0;
+  const std::size_t made = guard_by_advice(first, stride, count);
+  if (made != 0) return made;
+  return ::mprotect(first, stack_guard_size, PROT_NONE) == 0 ? 1 : 0;
 }
 
 void give_back_memory(const ::iovec* ranges, std::size_t count) noexcept {
