@@ -48,7 +48,8 @@ class weather_maker {
         draws_(seed),
         gentle_(gentle) {
     ::prlimit(target_, RLIMIT_NOFILE, nullptr, &files_);
-    ::prlimit(target_, RLIMIT_AS, nullptr, &memory_);
+    ::prlimit(target_, RLIMIT_AS, nullptr, &space_);
+    ::prlimit(target_, RLIMIT_DATA, nullptr, &data_);
     ::sched_getaffinity(target_, sizeof processors_, &processors_);
   }
 
@@ -135,15 +136,22 @@ class weather_maker {
     shorten(RLIMIT_NOFILE, files_, now + draws_.below(4), counts_.no_files);
   }
 
+  // Either no addresses or no writable pages. Only the second refuses mprotect, by which
+  // the heap of timers grows in the addresses that it has.
   void take_memory() {
     unsigned long pages = 0;
+    unsigned long writable = 0;
     std::FILE* const file = std::fopen((folder_ + "/statm").c_str(), "r");
     if (file == nullptr) return;
-    const int got = std::fscanf(file, "%lu", &pages);
+    const int got = std::fscanf(file, "%lu %*u %*u %*u %*u %lu", &pages, &writable);
     std::fclose(file);
-    if (got != 1) return;
+    if (got != 2) return;
     const auto size = static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
-    shorten(RLIMIT_AS, memory_, (pages + draws_.below(512)) * size, counts_.no_memory);
+    const unsigned more = draws_.below(512);
+    if (draws_.below(2) == 0)
+      shorten(RLIMIT_AS, space_, (pages + more) * size, counts_.no_memory);
+    else
+      shorten(RLIMIT_DATA, data_, (writable + more) * size, counts_.no_memory);
   }
 
   void shorten(__rlimit_resource which,
@@ -167,7 +175,8 @@ class weather_maker {
   detail::random draws_;
   const bool gentle_;
   rlimit files_{};
-  rlimit memory_{};
+  rlimit space_{};
+  rlimit data_{};
   cpu_set_t processors_{};
 };
 
