@@ -3,6 +3,7 @@
 #include "core/machine/left_frame.hpp"
 
 #include <cstdint>
+#include <cstring>
 
 #if !VIGIL_OWN_JUMP
 #include <boost/context/detail/fcontext.hpp>
@@ -144,7 +145,7 @@ struct arrival {
 };
 
 // Clears the sticky flags. Only x86 needs it: loading them is slow there.
-inline void clear_sticky_flags() noexcept {
+[[maybe_unused]] inline void clear_sticky_flags() noexcept {
 #if defined(__x86_64__) || (defined(__i386__) && defined(__SSE__))
   constexpr std::uint32_t sticky = 0x3f;
   const std::uint32_t now = __builtin_ia32_stmxcsr();
@@ -158,16 +159,78 @@ void* taken_from(fcontext::transfer_t from) noexcept {
   return m.data;
 }
 
-[[noreturn]] void start(fcontext::transfer_t from) {
+}  // namespace
+
+extern "C" [[noreturn, gnu::used, gnu::visibility("hidden")]] void vigil_start(
+    fcontext::transfer_t from) {
   VIGIL_NO_CALLER;
   stack_begins(taken_from(from));
 }
 
+#if defined(__aarch64__)
+
+// Boost's jump for 64-bit ARM leaves FPCR, which has the rounding and the masks, as it
+// is. Loading it is slow, so it is compared first.
+
+namespace {
+
+std::uint64_t read_fpcr() noexcept {
+  std::uint64_t now = 0;
+  asm volatile("mrs %0, fpcr" : "=r"(now));
+  return now;
+}
+
+void restore_fpcr(std::uint64_t value) noexcept {
+  if (read_fpcr() != value) asm volatile("msr fpcr, %0" : : "r"(value));
+}
+
+constexpr std::size_t kept_at_top = 16;  // a stack pointer is a multiple of it
+
 }  // namespace
+
+// A new stack begins here, with sp at the value of FPCR that its maker had.
+asm(R"(
+  .text
+  .p2align 2
+  .globl vigil_first_step
+  .hidden vigil_first_step
+  .type vigil_first_step, %function
+vigil_first_step:
+  .cfi_startproc
+  .cfi_undefined x30
+  ldr x9, [sp]
+  mrs x10, fpcr
+  cmp x9, x10
+  b.eq 1f
+  msr fpcr, x9
+1:
+  b vigil_start
+  .cfi_endproc
+  .size vigil_first_step, . - vigil_first_step
+)");
+
+extern "C" [[noreturn]] void vigil_first_step(fcontext::transfer_t from);
+
+resume_point make_resume_point(void* sp, std::size_t size) noexcept {
+  std::byte* const top = static_cast<std::byte*>(sp) - kept_at_top;
+  const std::uint64_t mine = read_fpcr();
+  std::memcpy(top, &mine, sizeof mine);
+  return fcontext::make_fcontext(top, size - kept_at_top, &vigil_first_step);
+}
+
+void* jump(resume_point& left, resume_point to, void* data) noexcept {
+  const std::uint64_t mine = read_fpcr();
+  arrival m{&left, data};
+  const fcontext::transfer_t from = fcontext::jump_fcontext(to, &m);
+  restore_fpcr(mine);
+  return taken_from(from);
+}
+
+#else
 
 resume_point make_resume_point(void* sp, std::size_t size) noexcept {
   clear_sticky_flags();  // the new stack starts with a copy of the register
-  return fcontext::make_fcontext(sp, size, &start);
+  return fcontext::make_fcontext(sp, size, &vigil_start);
 }
 
 void* jump(resume_point& left, resume_point to, void* data) noexcept {
@@ -175,6 +238,8 @@ void* jump(resume_point& left, resume_point to, void* data) noexcept {
   arrival m{&left, data};
   return taken_from(fcontext::jump_fcontext(to, &m));
 }
+
+#endif
 
 #endif
 

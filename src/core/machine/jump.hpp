@@ -9,7 +9,8 @@
 // control word, and the rounding and the masks of MXCSR. MXCSR's sticky flags are clear
 // after each jump: loading a value that differs from the present one takes a hundred
 // nanoseconds on some processors. The sticky flags of the x87 unit (long double) stay
-// with the thread, as with Boost's jump.
+// with the thread, as with Boost's jump. On 64-bit ARM it is FPCR that a stack keeps, and
+// the sticky flags, which are in another register, stay with the thread.
 #pragma once
 
 #include <vigil/detail/config.hpp>

@@ -313,6 +313,19 @@ TEST_SUITE("switch") {
     CHECK(inside == FE_UPWARD);
   }
 
+  TEST_CASE("a new stack begins with the rounding mode of its maker") {
+    int inside = -1;
+    std::fesetround(FE_UPWARD);
+    test_fiber fiber([&](test_fiber&) {
+      inside = std::fegetround();
+      std::fesetround(FE_DOWNWARD);
+    });
+    std::fesetround(FE_TONEAREST);
+    fiber.enter_on_another_thread();
+    CHECK(inside == FE_UPWARD);
+    CHECK(std::fegetround() == FE_TONEAREST);
+  }
+
 #if defined(__x86_64__)
   TEST_CASE("sticky floating-point flags are clear after a switch on both sides") {
     unsigned inside = 1;
