@@ -6,6 +6,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,6 +35,28 @@ struct child_result {
   }
 };
 
+// Runs this executable again in place of the process, with these arguments: through the
+// emulator if MESON_EXE_WRAPPER names one, as meson does where it needs one.
+[[noreturn]] inline void exec_self(const std::vector<std::string>& arguments) {
+  std::vector<std::string> words;
+  char self[4096] = "child";
+  if (const char* const wrapper = std::getenv("MESON_EXE_WRAPPER")) {
+    std::istringstream parts(wrapper);
+    for (std::string word; parts >> word;)
+      words.push_back(word);
+    static_cast<void>(!::readlink("/proc/self/exe", self, sizeof self - 1));
+  }
+  const bool is_emulated = !words.empty();
+  words.emplace_back(self);
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> line;
+  for (std::string& word : words)
+    line.push_back(word.data());
+  line.push_back(nullptr);
+  ::execvp(is_emulated ? line.front() : "/proc/self/exe", line.data());
+  ::_exit(127);
+}
+
 inline child_result run_child(
     const char* test_case,
     const std::vector<std::pair<const char*, const char*>>& environment = {}) {
@@ -54,8 +77,7 @@ inline child_result run_child(
     ::close(ends[1]);
     for (const auto& [name, value] : environment)
       ::setenv(name, value, 1);
-    ::execl("/proc/self/exe", "child", filter.c_str(), "--no-skip", static_cast<char*>(nullptr));
-    ::_exit(127);
+    exec_self({filter, "--no-skip"});
   }
   ::close(ends[1]);
   char text[4096];
