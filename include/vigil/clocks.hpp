@@ -10,10 +10,6 @@
 // forwards those that are due come at once, each once; after a step backwards they wait
 // on. A suspend is the same to boot time as a step forwards.
 //
-// Cost: that of any timer, and two system calls where none was pending. And while one is,
-// a thread of the library waits for the kernel to tell of steps; each runtime has its
-// own, which ends a second after the last timer.
-//
 // On virtual time both clocks begin with vigil::clock; testing::step_wall and
 // testing::suspend_for move them.
 #pragma once
@@ -74,7 +70,8 @@ VIGIL_API std::int64_t deadline_on_clock(const clock_callback& c) noexcept;
 }  // namespace detail
 
 // wall_clock: the wall clock of the calling fiber's runtime, which is CLOCK_REALTIME, or
-// virtual. Its time points are those of std::chrono::system_clock, in nanoseconds.
+// virtual. Its time points are those of std::chrono::system_clock, in nanoseconds. Throws
+// nothing. Thread safety: any thread. Cost: one system clock reading.
 struct wall_clock {
   using duration = std::chrono::nanoseconds;
   using rep = duration::rep;
@@ -87,7 +84,8 @@ struct wall_clock {
 };
 
 // boot_clock: the time since the machine was started, time in suspend included:
-// CLOCK_BOOTTIME, or virtual.
+// CLOCK_BOOTTIME, or virtual. Throws nothing. Thread safety: any thread. Cost: one system
+// clock reading.
 struct boot_clock {
   using duration = std::chrono::nanoseconds;
   using rep = duration::rep;
@@ -99,19 +97,23 @@ struct boot_clock {
   static time_point now() noexcept { return time_point(duration(detail::now_on(kind))); }
 };
 
-// A time point of that clock, in any unit.
+// time_point_on: a time point of that clock, in any unit. wall_clock takes those of
+// std::chrono::system_clock.
 template <class T, class Clock>
 concept time_point_on = detail::time_point_like<T> &&
                         std::is_same_v<typename T::clock, typename Clock::time_point::clock>;
 
 // clock_timer: a timer on wall or boot time, as wall::timer and boot::timer. Like
-// vigil::timer it is a handle, of a channel or of a callback; copies name the same timer,
-// and when the last handle of a callback's timer goes, the callback still runs.
+// vigil::timer it is a handle, of a channel or of a callback; copies name the same timer.
 //
 // A timer that is due but stepped back before its value was received, or its callback
 // started, waits again.
 //
-// Thread safety: that of vigil::timer.
+// Thread safety: that of vigil::timer. Lifetime: that of vigil::timer; when the last
+// handle of a callback's timer goes, the callback still runs. Shutdown: that of
+// vigil::timer. Cost: that of any timer, and two system calls where none was pending.
+// While one is, a thread of the library waits for the kernel to tell of steps; each
+// runtime has its own, which ends a second after the last timer.
 template <class Clock>
 class clock_timer {
  public:
@@ -225,21 +227,24 @@ class clock_timer {
 // Wall time. Deadlines are time points of std::chrono::system_clock.
 namespace wall {
 
+// timer: a clock_timer on wall time, with all that is said there.
 using timer = clock_timer<wall_clock>;
 
-// As vigil::scoped_timer: stops the timer at the end of the scope, and waits for its
-// callback. As a member it comes last.
+// scoped_timer: stops the timer at the end of the scope, and waits for its callback.
+// Throws, thread safety, lifetime and shutdown are those of vigil::scoped_timer.
 using scoped_timer = detail::scoped_handle<timer>;
 
 // Parks the calling fiber until the wall clock reads t; returns at once if it has passed.
-// time_point::max() is never reached. Throws as vigil::sleep_until does, and
-// std::system_error if there is no descriptor or no thread to hear of steps.
+// time_point::max() is never reached. With a context it throws `cancelled` when ctx is
+// done, unless t has passed. Throws as vigil::sleep_until does, and std::system_error if
+// there is no descriptor or no thread to hear of steps. Thread safety: any fiber.
+// Shutdown: that of vigil::sleep_for. Cost: that of wall::timer.
 template <time_point_on<wall_clock> Time>
 void sleep_until(const Time& t) {
   detail::sleep_on(wall_clock::kind, detail::to_nanos(t.time_since_epoch()), detail::no_limit);
 }
 
-// The same; throws `cancelled` when ctx is done, unless t has passed.
+// The same with a context.
 template <time_point_on<wall_clock> Time>
 void sleep_until(const Time& t, const context& ctx) {
   detail::sleep_on(
@@ -247,8 +252,10 @@ void sleep_until(const Time& t, const context& ctx) {
 }
 
 // Runs f once on a fiber when the wall clock reads t; as soon as possible if it has
-// passed. Otherwise as vigil::after_func, and throws std::system_error as above. f may
-// take its timer, [](vigil::wall::timer& self).
+// passed. f may take its timer, [](vigil::wall::timer& self). Throws what
+// vigil::after_func throws, and std::system_error as sleep_until. Thread safety: that of
+// vigil::after_func. Lifetime: that of vigil::after_func, with a wall::scoped_timer.
+// Shutdown: that of vigil::after_func. Cost: that of wall::timer.
 template <time_point_on<wall_clock> Time, class F>
   requires detail::timer_function<F, timer>
 timer after_func_at(const Time& t, F&& f, const site& from = site::current()) {
@@ -261,9 +268,15 @@ timer after_func_at(const Time& t, F&& f, const site& from = site::current()) {
 // Boot time: the same, with time points of boot_clock.
 namespace boot {
 
+// timer: a clock_timer on boot time, with all that is said there.
 using timer = clock_timer<boot_clock>;
+
+// scoped_timer: as wall::scoped_timer.
 using scoped_timer = detail::scoped_handle<timer>;
 
+// Parks the calling fiber until boot_clock reads t. Otherwise as wall::sleep_until.
+// Throws what that throws. Thread safety: any fiber. Shutdown: that of vigil::sleep_for.
+// Cost: that of boot::timer.
 template <time_point_on<boot_clock> Time>
 void sleep_until(const Time& t) {
   detail::sleep_on(boot_clock::kind, detail::to_nanos(t.time_since_epoch()), detail::no_limit);
@@ -276,7 +289,8 @@ void sleep_until(const Time& t, const context& ctx) {
 }
 
 // Parks the calling fiber for at least d, time in suspend included; returns at once if d
-// is zero or negative.
+// is zero or negative. Throws what boot::sleep_until throws. Thread safety: any fiber.
+// Shutdown: that of vigil::sleep_for. Cost: that of boot::timer.
 template <detail::duration_argument D>
 void sleep_for(const D& d) {
   detail::sleep_on(
@@ -290,6 +304,10 @@ void sleep_for(const D& d, const context& ctx) {
                    detail::cancelled_by(ctx));
 }
 
+// Runs f once on a fiber when boot_clock reads t. Otherwise as wall::after_func_at.
+// Throws what that throws. Thread safety: that of vigil::after_func. Lifetime: that of
+// vigil::after_func, with a boot::scoped_timer. Shutdown: that of vigil::after_func.
+// Cost: that of boot::timer.
 template <time_point_on<boot_clock> Time, class F>
   requires detail::timer_function<F, timer>
 timer after_func_at(const Time& t, F&& f, const site& from = site::current()) {
@@ -307,7 +325,8 @@ timer after_func_at(const Time& t, F&& f, const site& from = site::current()) {
 // dropped and counted. The same holds after a step forwards over several periods. After a
 // step backwards the next tick is the next full period, so a value may come twice.
 //
-// Otherwise it is a handle as ticker is, with the same thread safety.
+// It is a handle as ticker is. Thread safety: that of ticker. Lifetime: that of ticker.
+// Shutdown: that of ticker. Cost: that of wall::timer.
 class aligned_ticker {
  public:
   // Makes an empty handle: stop() is false, reset() throws std::logic_error.

@@ -16,6 +16,8 @@ namespace VIGIL_PUBLIC {
 // its runtime or by request_stop() on its handle. It is not a std::exception, so `catch
 // (const std::exception&)` lets it pass; let it unwind the fiber, which then ends
 // silently. Stopping is sticky: a fiber that catches it gets it again from its next wait.
+// Shutdown: each wait throws it once options::grace has passed, except under a
+// this_fiber::shield and for a lock.
 class VIGIL_API stopped {
  public:
   const char* what() const noexcept { return "vigil: the fiber has been asked to stop"; }
@@ -23,8 +25,9 @@ class VIGIL_API stopped {
 
 // cancelled: thrown by a wait whose context is done, and by join() for a fiber that ended
 // by `stopped`. code() is equivalent to std::errc::timed_out if the context's deadline
-// has passed, otherwise to std::errc::operation_canceled. If the shutdown caused it, it
-// ends a fiber as silently as `stopped` does.
+// has passed, otherwise to std::errc::operation_canceled. Shutdown: waits under
+// background(), or a context made from it, throw one with is_by_shutdown(), which ends a
+// fiber as silently as `stopped` does. Lifetime: copies share the cause.
 class VIGIL_API cancelled : public std::system_error {
  public:
   explicit cancelled(const char* message);
@@ -49,8 +52,8 @@ class VIGIL_API cancelled : public std::system_error {
 // deadlock: nothing in the program can ever happen again, because every fiber is parked,
 // no timer is pending and no outside work is announced. Thrown by run() after the dump
 // has been written and the fibers have been unwound; before that by the wait for a lock
-// of a fiber that cannot be unwound in another way (sync.hpp). A fiber that it leaves
-// ends silently, as by `stopped`.
+// of a fiber that cannot be unwound in another way (sync.hpp). Shutdown: it begins one; a
+// fiber that it leaves ends silently, as by `stopped`.
 class VIGIL_API deadlock : public std::logic_error {
  public:
   explicit deadlock(const char* message);
@@ -66,6 +69,8 @@ class VIGIL_API channel_closed : public std::logic_error {
 };
 
 // runtime_gone: the handle's runtime has ended, so the request cannot be carried out.
+// Thrown where something would start, such as by timer::reset(); calls that only stop
+// something return false.
 class VIGIL_API runtime_gone : public std::logic_error {
  public:
   explicit runtime_gone(const char* message);

@@ -7,8 +7,8 @@
 // timer: it may wait without delaying others. Endless chains of posts, defers and yields
 // starve nothing.
 //
-// post: the functions posted now form a round. They start in the order of the calls,
-// among the due callbacks of timers; with several workers, two may run at a time.
+// post: the functions that are posted now form a round. They start in the order of the
+// calls, among the due callbacks of timers; with several workers, two may run at a time.
 // Functions that they post belong to a later round, which begins when all of this one
 // have started and the worker has looked at its other fibers and timers. Behaviour:
 // Node's setImmediate.
@@ -50,16 +50,21 @@ VIGIL_API timer_record* defer(callback f, const site& from, bool with_handle = f
 }  // namespace detail
 
 // stoppable: post(f, stoppable) and defer(f, stoppable), in vigil/timer.hpp, return a
-// timer; its stop() takes f back unless f has begun. Behaviour: Node's clearImmediate.
+// timer; its stop() takes f back unless f has begun. Throws nothing. Thread safety: a
+// constant. Behaviour: Node's clearImmediate.
 struct stoppable_t {
   explicit stoppable_t() = default;
 };
 
 inline constexpr stoppable_t stoppable{};
 
-// Runs f in a later round. Posts are never merged. Throws std::invalid_argument for an
-// empty function, wrong_place on a thread without a runtime (use runtime::post there),
-// std::bad_alloc.
+// Runs f in a later round, on a fiber of the current runtime, after those that were
+// posted before it. Posts are never merged. Throws std::invalid_argument for an empty
+// function, wrong_place on a thread without a runtime (use runtime::post there),
+// std::bad_alloc. Thread safety: any fiber; with several workers two functions may run at
+// a time. Lifetime: captures die when f has returned. Shutdown: an f that has not started
+// when waits begin to throw `stopped` never does; its captures die on the main fiber.
+// Cost: no allocation for captures of up to 40 bytes. Behaviour: Node's setImmediate.
 template <class F>
   requires std::is_invocable_v<std::decay_t<F>&>
 void post(F&& f, const site& from = site::current()) {
@@ -70,7 +75,10 @@ template <class write = detail::f_is_called_without_arguments>
 void post(...) VIGIL_REFUSED(VIGIL_WANTS_PLAIN_FUNCTION);
 
 // Runs f when the current callback is over, or when the calling fiber next gives up its
-// worker. Throws what post() throws, and wrong_place outside a fiber.
+// worker. Throws what post() throws, and wrong_place outside a fiber. Thread safety: any
+// fiber. Lifetime: as for post. Shutdown: as for post; so main's last one never starts if
+// main does not wait again. Cost: that of post. Behaviour: Node's process.nextTick,
+// without its starvation; Go's defer is a destructor here.
 template <class F>
   requires std::is_invocable_v<std::decay_t<F>&>
 void defer(F&& f, const site& from = site::current()) {

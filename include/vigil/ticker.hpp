@@ -18,8 +18,11 @@ class aligned_ticker;  // clocks.hpp
 // start + n * period. A late receiver gets the first tick that it missed, then the next
 // one to come; the ticks in between are dropped and counted.
 //
-// A ticker is a handle. Copies name the same ticker, which ends with the last handle and
-// the last receiver of its channel. It is in the heap only while a receiver waits on it.
+// A ticker is a handle, and copies name the same ticker. Lifetime: it ends with the last
+// handle and the last receiver of its channel. A handle may outlive the runtime: then
+// stop() is false, and reset() throws runtime_gone. Shutdown: the end of the runtime
+// object closes the channel. Cost: one allocation; it is in the heap only while a
+// receiver waits on it.
 //
 // Thread safety: that of timer. Behaviour: Go's Ticker, since 1.23.
 class ticker {
@@ -88,7 +91,8 @@ class ticker {
   timer_receiver channel_;
 };
 
-// Argument of every(): counts the next run from the end of the last one.
+// Argument of every(): counts the next run from the end of the last one. Its object is
+// from_end. Throws nothing. Thread safety: a constant.
 struct from_end_t {
   explicit from_end_t() = default;
 };
@@ -101,7 +105,11 @@ inline constexpr from_end_t from_end{};
 // stop() and reset() work.
 //
 // Throws std::invalid_argument for a period of zero or less, otherwise what after_func
-// throws. Behaviour: Go's ticker, with a callback.
+// throws. Thread safety: any fiber; runs of one timer never overlap, those of several
+// may. Lifetime: without handles it goes on until the end of the run; captures as for
+// after_func. Shutdown: a run in progress is unwound by its waits, and no other begins.
+// Cost: each run costs what one of after_func does. Behaviour: Node's setInterval, with
+// the phase of Go's ticker.
 template <detail::duration_like D, class F>
   requires detail::timer_function<F, timer>
 timer every(const D& period, F&& f, const site& from = site::current()) {
