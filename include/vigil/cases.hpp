@@ -39,7 +39,9 @@ namespace VIGIL_PUBLIC {
 
 // Taken when the fiber has ended; h is then empty, as after join(). f takes the fiber's
 // result, or nothing. If an exception has ended the fiber, select() throws it, or
-// `cancelled`, as join() does. If another case is taken, h stays joinable.
+// `cancelled`, as join() does. If another case is taken, h stays joinable. Thread safety:
+// that of the handle. Lifetime: h outlives the select. Shutdown: taken if the fiber has
+// ended; otherwise `stopped`. Cost: no allocation; that of join().
 //
 // Throws wrong_place if h is empty or the calling fiber's own. In a case_list the handle
 // is looked at by each select; one that has been emptied since is never ready, until it
@@ -52,12 +54,14 @@ template <class R, class F = detail::nothing>
 
 // Taken with the lock. f takes a std::unique_lock, which owns it, or nothing: then the
 // lock stays with the caller of select(), as after lock(), unless f throws. (An f that
-// takes nothing must not both unlock and throw.)
+// takes nothing must not both unlock and throw.) Throws what f throws, from select().
+// Thread safety: that of the lock. Lifetime: the lock outlives the select. Shutdown:
+// taken if it is free; otherwise `stopped`, unlike lock().
 //
-// An unlock hands the lock to a select that is first in the queue, and nobody else has it
-// until that one runs; for a mutex that is busy all the time lock() costs less. Locks and
-// unlocks do not wait for one another as operations on channels do: a select over several
-// locks looks at each at an instant of its own.
+// Cost: an unlock hands the lock to a select that is first in the queue, and nobody else
+// has it until that one runs; for a mutex that is busy all the time lock() costs less.
+// Locks and unlocks do not wait for one another as operations on channels do: a select
+// over several locks looks at each at an instant of its own.
 template <class F = detail::nothing>
 [[nodiscard]] auto on_lock(mutex& m, F f = {}) {
   return detail::lock_case<std::unique_lock, mutex, F>(detail::mutex_case_table, m, std::move(f));
@@ -69,7 +73,8 @@ template <class F = detail::nothing>
       detail::write_case_table, m, std::move(f));
 }
 
-// The same for lock_shared() and std::shared_lock.
+// The same for lock_shared() and std::shared_lock. Throws as on_lock. Thread safety: as
+// on_lock. Lifetime: as on_lock. Shutdown: as on_lock. Cost: as on_lock.
 template <class F = detail::nothing>
 [[nodiscard]] auto on_lock_shared(shared_mutex& m, F f = {}) {
   return detail::lock_case<std::shared_lock, shared_mutex, F>(
@@ -78,7 +83,9 @@ template <class F = detail::nothing>
 
 // Taken with n permits. f takes a scoped_permit, which owns them, or nothing: then they
 // stay with the caller of select(), as after acquire(n), unless f throws. Zero permits
-// are granted at once. Throws std::invalid_argument for a negative n.
+// are granted at once. Throws std::invalid_argument for a negative n. Thread safety: that
+// of semaphore. Lifetime: the semaphore outlives the select. Shutdown: taken if there are
+// permits; otherwise `stopped`. Cost: that of acquire().
 template <class F = detail::nothing>
 [[nodiscard]] auto on_acquire(semaphore& s, std::int64_t n, F f = {}) {
   return detail::permit_case<F>(s, n, std::move(f));
@@ -90,7 +97,9 @@ template <class F = detail::nothing>
   return detail::permit_case<F>(s, 1, std::move(f));
 }
 
-// Taken once the count is, or during the wait was, zero.
+// Taken once the count is, or during the wait was, zero. Throws what f throws, from
+// select(). Thread safety: that of the object. Lifetime: it outlives the select.
+// Shutdown: taken if it would not wait; otherwise `stopped`. Cost: that of wait().
 template <class F = detail::nothing>
 [[nodiscard]] auto on_wait(wait_group& g, F f = {}) {
   return detail::event_case<F>(
@@ -117,8 +126,10 @@ template <class T, class F = detail::nothing>
 
 // Taken with the next result of the group; f takes what next() returns, a
 // std::optional<T> that is empty when all have ended and no result is left, or nothing.
-// select() throws what next() throws. Once the results have come to their end the case is
-// ready all the time.
+// Once the results have come to their end the case is ready all the time. Throws what
+// next() throws, out of select(). Thread safety: that of group_of. Lifetime: the group
+// outlives the select. Shutdown: taken if a result is there; otherwise `stopped`. Cost:
+// that of next().
 template <class T, class F = detail::nothing>
 [[nodiscard]] auto on_next(group_of<T>& g, F f = {}) {
   return detail::next_case<T, F>(g, std::move(f));
@@ -140,7 +151,10 @@ template <class T, class F = detail::nothing>
 
 // Waits until one has ended, and returns its index, counted through all arguments, the
 // empty handles as well. If several have, each has the same chance. Throws
-// std::invalid_argument if there is none to wait for.
+// std::invalid_argument if there is none to wait for, `stopped`, wrong_place,
+// std::bad_alloc; with a context `cancelled`. Thread safety: each handle is used by
+// nobody else meanwhile. Lifetime: handles outlive the call. Shutdown: returns if one has
+// ended; otherwise `stopped`. Cost: a look at each handle, and room for it.
 template <detail::handles... Handles>
 std::size_t wait_any(Handles&... all) {
   return *detail::wait_any_within(detail::no_limit, all...);
@@ -151,7 +165,10 @@ std::size_t wait_any(const context& ctx, Handles&... all) {
   return *detail::wait_any_within(detail::cancelled_by(ctx), all...);
 }
 
-// Returns nullopt if the timeout passes first. A zero or negative timeout only looks.
+// wait_any with a timeout: returns nullopt if it passes first. A zero or negative timeout
+// only looks. Throws what wait_any throws. Thread safety: that of wait_any. Lifetime:
+// that of wait_any. Shutdown: that of wait_any. Cost: that of wait_any, and of a timer if
+// it waits.
 template <detail::duration_like D, detail::handles... Handles>
 [[nodiscard]] std::optional<std::size_t> wait_any_for(const D& timeout, Handles&... all) {
   return detail::wait_any_within(detail::within(timeout), all...);
@@ -159,12 +176,18 @@ template <detail::duration_like D, detail::handles... Handles>
 
 void wait_any_for(detail::write_a_duration_such_as_5ms, ...) VIGIL_REFUSED(VIGIL_WANTS_DURATION);
 
+// wait_any with a deadline of any clock: returns nullopt if it passes first. Throws what
+// wait_any throws. Thread safety: that of wait_any. Lifetime: that of wait_any. Shutdown:
+// that of wait_any. Cost: that of wait_any_for.
 template <detail::time_point_like Time, detail::handles... Handles>
 [[nodiscard]] std::optional<std::size_t> wait_any_until(const Time& t, Handles&... all) {
   return detail::wait_any_within(detail::until(t), all...);
 }
 
-// Waits until all have ended; returns at once if there are none.
+// Waits until all have ended; returns at once if there are none. Throws what wait_any
+// throws, but nothing if there are none. Thread safety: that of wait_any. Lifetime: that
+// of wait_any. Shutdown: returns if all have ended; otherwise `stopped`. Cost: one wait
+// after another.
 template <detail::handles... Handles>
 void wait_all(Handles&... all) {
   detail::wait_all_within(detail::no_limit, all...);
@@ -175,7 +198,9 @@ void wait_all(const context& ctx, Handles&... all) {
   detail::wait_all_within(detail::cancelled_by(ctx), all...);
 }
 
-// Returns false if the timeout passes first. A zero or negative timeout only looks.
+// wait_all with a timeout: returns false if it passes first. A zero or negative timeout
+// only looks. Throws what wait_all throws. Thread safety: that of wait_any. Lifetime:
+// that of wait_any. Shutdown: that of wait_all. Cost: that of wait_all.
 template <detail::duration_like D, detail::handles... Handles>
 [[nodiscard]] bool wait_all_for(const D& timeout, Handles&... all) {
   return detail::wait_all_within(detail::within(timeout), all...);
@@ -183,6 +208,9 @@ template <detail::duration_like D, detail::handles... Handles>
 
 void wait_all_for(detail::write_a_duration_such_as_5ms, ...) VIGIL_REFUSED(VIGIL_WANTS_DURATION);
 
+// wait_all with a deadline of any clock: returns false if it passes first. Throws what
+// wait_all throws. Thread safety: that of wait_any. Lifetime: that of wait_any. Shutdown:
+// that of wait_all. Cost: that of wait_all.
 template <detail::time_point_like Time, detail::handles... Handles>
 [[nodiscard]] bool wait_all_until(const Time& t, Handles&... all) {
   return detail::wait_all_within(detail::until(t), all...);

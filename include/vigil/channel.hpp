@@ -6,23 +6,13 @@
 //
 // An unbuffered channel hands each value from a sender to a receiver that meet; a
 // buffered one keeps up to `capacity` values in between. Values arrive in the order in
-// which they were sent, and waiters are served first come, first served. Behaviour: Go's
-// channels.
-//
-// Thread safety: everything may be called from fibers of any runtime and from plain
-// threads, in any mix, at any time. A send happens before the receive of its value; a
-// close before the receive that sees it; the receive of a value from an unbuffered
-// channel before the send returns.
+// which they were sent, and waiters are served first come, first served.
 //
 // A wait ends when the other side comes, when the channel is closed, at the deadline of
 // the `_for` and `_until` forms, when the given context is done, or when the fiber is
-// stopped: then it throws `stopped`. An operation that need not wait succeeds even then,
-// so a stopped fiber can drain a channel. A value is never lost: a send takes it by
-// reference and moves from it only when it commits. (A value of another type is converted
-// first, and the converted copy is lost if the send fails.)
-//
-// Moving and destroying a value is user code that runs under the channel's lock: it must
-// not use the library, and it must not throw.
+// stopped: then it throws `stopped`. A value is never lost: a send takes it by reference
+// and moves from it only when it commits. (A value of another type is converted first,
+// and the converted copy is lost if the send fails.)
 #pragma once
 
 #include <vigil/clock.hpp>
@@ -45,7 +35,8 @@ namespace VIGIL_PUBLIC {
 template <class T>
 class channel;
 
-// The result of try_send, send_for and send_until: true if the value was sent.
+// send_result: the result of try_send, send_for and send_until; true if the value was
+// sent. Throws nothing. Thread safety: a plain value.
 class [[nodiscard]] send_result {
  public:
   constexpr send_result(channel_status status) noexcept  // NOLINT(google-explicit-constructor)
@@ -63,8 +54,9 @@ class [[nodiscard]] send_result {
   channel_status status_;
 };
 
-// The result of try_recv, recv_for and recv_until: a value, or the reason why there is
-// none.
+// recv_result<T>: the result of try_recv, recv_for and recv_until: a value, which it
+// owns, or the reason why there is none. Throws nothing but value()'s
+// std::bad_optional_access. Thread safety: that of std::optional<T>. Go: v, ok := <-c.
 template <class T>
 class [[nodiscard]] recv_result {
  public:
@@ -309,6 +301,9 @@ class receiving : public Base {
 }  // namespace detail
 
 // receiver<T>: the receiving half of a channel, for consumers. It cannot send or close.
+// Throws `stopped`, and `cancelled` with a context. Thread safety: that of channel.
+// Lifetime: that of channel; it counts as a handle. Shutdown: that of channel. Cost: that
+// of channel.
 template <class T>
 class receiver : public detail::receiving<T> {
  public:
@@ -319,7 +314,10 @@ class receiver : public detail::receiving<T> {
       : detail::receiving<T>(c.handle()) {}
 };
 
-// sender<T>: the sending half of a channel. It may close the channel.
+// sender<T>: the sending half of a channel. It may close the channel. Throws
+// channel_closed, `stopped`, and `cancelled` with a context. Thread safety: that of
+// channel. Lifetime: that of channel; it counts as a handle. Shutdown: that of channel.
+// Cost: that of channel.
 template <class T>
 class sender : public detail::sending<T> {
  public:
@@ -329,9 +327,27 @@ class sender : public detail::sending<T> {
       : detail::sending<T>(c.handle()) {}
 };
 
-// channel<T>: a cheap handle. Copies name the same channel, which lives as long as one of
-// them does. A default-constructed handle is Go's nil channel, which is never ready:
-// sends and receives wait for ever, a select never takes it, and close() throws.
+// channel<T>: a cheap handle. Copies name the same channel. A default-constructed handle
+// is Go's nil channel, which is never ready: sends and receives wait for ever, a select
+// never takes it, and close() throws.
+//
+// Moving and destroying a value is user code that runs under the channel's lock: it must
+// not use the library, and it must not throw.
+//
+// Throws channel_closed from send() and close() once the channel is closed; `stopped`,
+// `cancelled` and wrong_place from waits; std::bad_alloc from those with a time; what a
+// copy of T throws.
+//
+// Thread safety: everything may be called from fibers of any runtime and from plain
+// threads, in any mix, at any time. A send happens before the receive of its value; a
+// close before the receive that sees it; the receive of a value from an unbuffered
+// channel before the send returns.
+//
+// Lifetime: the channel, with the values in it, lives as long as a handle does, and
+// belongs to no runtime. One that holds a handle of itself is never freed. Shutdown: a
+// wait throws `stopped`; an operation that need not wait succeeds even then, so a stopped
+// fiber can drain a channel. Cost: one lock for each operation, which allocates nothing.
+// Behaviour: Go's channels.
 template <class T>
 class channel : public detail::sending<T, detail::receiving<T>> {
  public:
@@ -340,8 +356,10 @@ class channel : public detail::sending<T, detail::receiving<T>> {
 };
 
 // scoped_close: closes a channel at the end of the scope, however that is left, unless it
-// is closed already. Like Go's `defer close(c)`. It can be moved, even into a fiber's
-// function, and then closes the channel at the end of its new scope.
+// is closed already. It can be moved, even into a fiber's function, and then closes the
+// channel at the end of its new scope. Throws nothing from its destructor. Thread safety:
+// one fiber or thread at a time. Lifetime: it keeps the channel. Shutdown: an unwound
+// fiber closes the channel. Cost: that of close(). Go: defer close(c).
 //
 //   vigil::go([out] {
 //     const vigil::scoped_close closes(out);
@@ -373,7 +391,9 @@ class [[nodiscard]] scoped_close {
 
 // Makes a channel with room for `capacity` values; 0 makes it unbuffered. Throws
 // std::length_error if no machine could hold that many, and std::bad_alloc if this one
-// cannot.
+// cannot. Thread safety: any thread, with or without a runtime. Lifetime: the channel
+// goes with its last handle. Cost: one allocation, and one for the whole buffer. Go:
+// make(chan T, capacity).
 template <class T>
 channel<T> make_channel(std::size_t capacity = 0, const site& from = site::current()) {
   static_cast<void>(sizeof(detail::value_room<T>));  // checks its assertions
