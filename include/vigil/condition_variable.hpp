@@ -21,7 +21,14 @@ namespace VIGIL_PUBLIC {
 // notify_one() readies the longest waiter, notify_all() all that wait at that moment; a
 // later one waits for the next notification. There are no spurious wake-ups, but the
 // condition may have changed again before the lock is retaken: use the forms with a
-// predicate. Behaviour: Go's sync.Cond, with timeouts.
+// predicate.
+//
+// Throws from waits `stopped`, wrong_place, `cancelled` with a context and std::bad_alloc
+// with a time, with the lock held; and what the predicate and lock.unlock() throw. Thread
+// safety: fibers of any runtime and plain threads. Lifetime: it may be destroyed when
+// nothing waits in it. Shutdown: ends a wait by `stopped`, but not the relocking. Cost: a
+// short lock of its own for each call, and no allocation. Behaviour: Go's sync.Cond, with
+// timeouts.
 class condition_variable {
  public:
   constexpr condition_variable(const site& from = site::current()) noexcept : core_(from) {}

@@ -11,8 +11,13 @@
 
 namespace VIGIL_PUBLIC {
 
-// latch: lets all waiters continue once its count is zero. Behaviour: std::latch, with
-// timeouts.
+// latch: lets all waiters continue once its count is zero. Throws std::invalid_argument
+// for a negative count, std::logic_error below zero; from waits `stopped`, wrong_place,
+// `cancelled` with a context, std::bad_alloc with a time. Thread safety: fibers of any
+// runtime and plain threads; writes before a count_down() are visible after the wait that
+// it ends. Lifetime: it may be destroyed when nothing waits in it, even right after the
+// caller's own wait. Shutdown: ends a wait by `stopped`. Cost: a short lock for each
+// call, and no allocation. Behaviour: std::latch, with timeouts.
 class latch {
  public:
   // Throws std::invalid_argument for a negative count.
@@ -35,7 +40,7 @@ class latch {
 
   void wait() { detail::wait(core_, true, detail::no_limit); }
 
-  // Throws `cancelled` when ctx is done.
+  // The same; throws `cancelled` when ctx is done.
   void wait(const context& ctx) { detail::wait(core_, true, detail::cancelled_by(ctx)); }
 
   template <detail::duration_argument D>

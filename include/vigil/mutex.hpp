@@ -22,10 +22,16 @@ class part_lock;
 
 // mutex: mutual exclusion. Meets the standard's TimedMutex requirements.
 //
+// Throws wrong_place and `deadlock` from lock(), `cancelled` with a context,
+// std::bad_alloc with a time; std::logic_error from unlock() if it is not locked. Thread
+// safety: fibers of any runtime and plain threads, in any mix; the constructor is
+// constexpr. Lifetime: it may be destroyed when nothing waits in it or holds it, even
+// while the call that ended the last wait is still returning. Shutdown: a stop does not
+// end a wait for it, since its holder is unwound and unlocks. Behaviour: Go's sync.Mutex.
+//
 // Fairness: waiters are served in the order in which they came. A newcomer may take a
 // free mutex ahead of them; but once a waiter has waited for a millisecond, or has been
-// overtaken a thousand times, the next unlock reserves the mutex for it. Behaviour: Go's
-// sync.Mutex.
+// overtaken a thousand times, the next unlock reserves the mutex for it.
 //
 // Any fiber or thread may unlock it, and a fiber that locks it twice waits for ever. Its
 // owner is noted for dumps alone, once inspect::install() was called. Cost: uncontended,

@@ -17,7 +17,14 @@ namespace VIGIL_PUBLIC {
 
 // once: runs the function of the first caller; the others wait until it has returned. If
 // it throws (even `stopped`), its caller gets the exception, and the next caller runs its
-// own function. Behaviour: std::call_once. (Go's Once counts a panic as done.)
+// own function.
+//
+// Throws what f throws; `stopped`, wrong_place, `cancelled` with a context while it
+// waits; std::logic_error from a call inside f. Thread safety: fibers of any runtime and
+// plain threads; what f wrote is visible to all callers. Lifetime: it may be destroyed
+// when nothing calls it any more. Shutdown: ends a wait by `stopped`; an f that is
+// unwound is not done. Cost: one load, once f has returned. Behaviour: std::call_once.
+// (Go's Once counts a panic as done.)
 class once {
  public:
   constexpr once(const site& from = site::current()) noexcept : core_(from) {}
@@ -26,7 +33,7 @@ class once {
   once& operator=(const once&) = delete;
 
   // Throws the exception of f; `stopped` while it waits for another caller;
-  // std::logic_error if f itself calls it again. Cost afterwards: one load.
+  // std::logic_error if f itself calls it again.
   template <class F, class... Args>
     requires requires(F&& f, Args&&... args) { std::forward<F>(f)(std::forward<Args>(args)...); }
   void call(F&& f, Args&&... args) {

@@ -8,12 +8,7 @@
 //
 // A bucket holds up to `burst` tokens and is full at first. Each event takes one, and
 // they come back at the rate. The arithmetic is in whole numbers: on virtual time the
-// instants are exact, and a token is never early by a nanosecond. Behaviour: Go's
-// golang.org/x/time/rate.
-//
-// Thread safety: everything may be called from fibers of any runtime and from plain
-// threads with the same clock (a runtime on virtual time has its own). The limiter must
-// outlive its reservations.
+// instants are exact, and a token is never early by a nanosecond.
 #pragma once
 
 #include <vigil/clock.hpp>
@@ -33,7 +28,8 @@ namespace VIGIL_PUBLIC {
 
 class rate_limiter;
 
-// rate: how fast tokens come.
+// rate: how fast tokens come. Throws std::invalid_argument for a negative n, and for a
+// time that is not positive. Thread safety: a plain value. Go: rate.Limit.
 class rate {
  public:
   // n tokens in each d; with n = 0 none ever come. Throws std::invalid_argument if n is
@@ -126,7 +122,9 @@ class grant_list {
 }  // namespace detail
 
 // reservation: the right to act at a given time. Can be moved, not copied, so it is given
-// back once at most. Dropping it gives nothing back.
+// back once at most. Dropping it gives nothing back. Throws nothing. Thread safety: one
+// fiber or thread at a time. Lifetime: its limiter outlives it. Cost: cancel() allocates
+// nothing. Go: rate.Reservation.
 class [[nodiscard]] reservation {
  public:
   reservation(reservation&& other) noexcept : own_(std::exchange(other.own_, {})) {}
@@ -172,6 +170,13 @@ class [[nodiscard]] reservation {
   detail::reserved_tokens own_;
 };
 
+// rate_limiter: a bucket of tokens that come at a rate. Throws std::invalid_argument for
+// numbers out of range, std::bad_alloc if a reservation cannot be noted; from waits
+// `stopped`, wrong_place, and `cancelled` with a context. Thread safety: fibers of any
+// runtime and plain threads with the same clock (a runtime on virtual time has its own).
+// Lifetime: it outlives its reservations and waits. Shutdown: ends a wait by `stopped`,
+// and gives its tokens back. Cost: a lock and a little arithmetic; it keeps a list of the
+// open reservations. Behaviour: Go's golang.org/x/time/rate.
 class rate_limiter {
  public:
   // Throws std::invalid_argument for a negative burst. A burst of 0 allows nothing,

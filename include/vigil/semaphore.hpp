@@ -15,7 +15,8 @@
 
 namespace VIGIL_PUBLIC {
 
-// Tells scoped_permit that its permits have been acquired already.
+// adopt_permit_t: tells scoped_permit that its permits have been acquired already. Its
+// object is adopt_permit. Throws nothing. Thread safety: a constant.
 struct adopt_permit_t {
   explicit adopt_permit_t() = default;
 };
@@ -24,11 +25,15 @@ inline constexpr adopt_permit_t adopt_permit{};
 
 // semaphore: a number of permits, given first come, first served: a request for many is
 // not overtaken by requests for few. A request for more permits than there ever are waits
-// until its deadline, and so do those behind it. Behaviour: Go's semaphore.Weighted; the
-// names are those of std::counting_semaphore, each with a number of permits.
+// until its deadline, and so do those behind it.
 //
-// Every call throws std::invalid_argument for a negative number; 0 permits are granted at
-// once.
+// 0 permits are granted at once. Throws std::invalid_argument for a negative number; from
+// waits `stopped`, wrong_place, `cancelled` with a context, std::bad_alloc with a time;
+// std::overflow_error from release(). Thread safety: fibers of any runtime and plain
+// threads. Lifetime: it may be destroyed when nothing waits in it, and no scoped_permit
+// of it lives. Shutdown: ends a wait by `stopped`, with none taken. Cost: a short lock
+// for each call, and no allocation. Behaviour: Go's semaphore.Weighted; the names are
+// those of std::counting_semaphore, each with a number of permits.
 class semaphore {
  public:
   constexpr explicit semaphore(std::int64_t permits, const site& from = site::current())
@@ -85,7 +90,10 @@ class semaphore {
 
 // scoped_permit: holds permits, and gives them back at the end of the scope, however that
 // is left. It can be moved, even into a fiber's function, and then gives them back at the
-// end of its new scope.
+// end of its new scope. Throws what semaphore::acquire() throws, and
+// std::invalid_argument for a negative n. Thread safety: one fiber or thread at a time.
+// Lifetime: the semaphore outlives it. Shutdown: an unwound fiber gives them back. Cost:
+// that of acquire() and release(). Go: defer sem.Release(n).
 //
 //   const vigil::scoped_permit one(connections);  // waits for it
 //

@@ -22,8 +22,11 @@ namespace VIGIL_PUBLIC {
 //
 // Fairness: while a writer waits, no new reader gets in; when a writer leaves, all
 // readers that wait by then go before the next writer. So neither starves the other; but
-// a fiber that locks it shared twice may wait for ever, as in Go. Everything else is as
-// for mutex. Behaviour: Go's sync.RWMutex.
+// a fiber that locks it shared twice may wait for ever, as in Go.
+//
+// Throws what mutex throws, from both kinds of lock. Thread safety: that of mutex.
+// Lifetime: that of mutex. Shutdown: that of mutex. Cost: uncontended, two atomic
+// operations on one word, which all readers share. Behaviour: Go's sync.RWMutex.
 class shared_mutex {
  public:
   constexpr shared_mutex(const site& from = site::current()) noexcept : core_(from) {}

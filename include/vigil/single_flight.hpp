@@ -5,10 +5,7 @@
 //
 // The first caller for a key runs the call. Callers that come meanwhile wait, and get a
 // copy of the result, or the same exception. It is not a cache: once the call has ended,
-// the next caller starts a new one. Behaviour: Go's golang.org/x/sync/singleflight.
-//
-// Thread safety: everything may be called from fibers and plain threads, in any mix. The
-// object must outlive its calls.
+// the next caller starts a new one.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -30,7 +27,12 @@
 namespace VIGIL_PUBLIC {
 
 // single_flight<Key, T>: T is copied for each caller; for a large result use a
-// std::shared_ptr<const T>. With void, callers learn only that the call was done.
+// std::shared_ptr<const T>. With void, callers learn only that the call was done. Throws
+// what f throws, to all callers; `stopped`, wrong_place, `cancelled` with a context while
+// it waits. Thread safety: fibers of any runtime and plain threads. Lifetime: it outlives
+// its calls. Shutdown: ends a wait by `stopped`; one that waits takes over from a caller
+// that was unwound. Cost: two allocations for each call of f. Behaviour: Go's
+// golang.org/x/sync/singleflight.
 template <class Key, class T, class Hash = std::hash<Key>, class Equal = std::equal_to<Key>>
 class single_flight {
  public:
