@@ -10,18 +10,9 @@
 // throws `cancelled` once the context is done. A call that need not wait still succeeds.
 // A call that is given no context is not cancelled by one.
 //
-// Behaviour: Go's package context. Cancelling is synchronous: when the cancel function
-// returns, the context and all contexts made from it are done, even if another thread
-// cancels some of them at the same moment. The first canceller makes each waiter ready;
-// it runs when scheduled.
-//
-// Handles are cheap and shared: a copy names the same context. A context leaves its
-// parent when it is done or when its last handle goes; then its timer stops. Its cancel
-// function, a receiver of done(), a context made from it, a pending after_func and the
-// done_callback that it returned count as handles.
-//
-// Thread safety: everything may be called from fibers of any runtime and from plain
-// threads at any time, even after the runtime has gone.
+// Cancelling is synchronous: when the cancel function returns, the context and all
+// contexts made from it are done, even if another thread cancels some of them at the same
+// moment. The first canceller makes each waiter ready; it runs when scheduled.
 #pragma once
 
 #include <vigil/channel.hpp>
@@ -84,8 +75,9 @@ VIGIL_API const timer_record* record_of(const done_registration* r) noexcept;
 
 }  // namespace detail
 
-// context_key<T>: a key for with_value, identified by its address. Declare it with static
-// storage.
+// context_key<T>: a key for with_value, identified by its address. Throws nothing. Thread
+// safety: it has no state. Lifetime: declare it with static storage. Go: the key of
+// WithValue.
 template <class T>
 class context_key {
  public:
@@ -97,6 +89,14 @@ class context_key {
   [[maybe_unused]] char different_addresses_ = 0;
 };
 
+// context: a handle; a copy names the same context. Throws std::invalid_argument from
+// members of a nil context. Thread safety: everything may be called from fibers of any
+// runtime and from plain threads at any time, even after the runtime has gone. Lifetime:
+// a context keeps its parent, and leaves it when it is done or when its last handle goes;
+// then its timer stops. Its cancel function, a receiver of done(), a context made from
+// it, a pending after_func and the done_callback that it returned count as handles.
+// Shutdown: those made from background() of a fiber are done as it begins. Cost:
+// is_done() is a load; done(), no allocation. Behaviour: Go's package context.
 class context {
  public:
   // Makes a nil context, which names none. Its members, and calls that are given it,
@@ -160,7 +160,10 @@ cancellable cancellable_of(context_core* owned);
 // cancel_function: cancels the context that it was made with. Copies do the same. It does
 // nothing if the context is done already, so the first cause stays. It never waits. It
 // runs the callbacks of std::stop_token, and the destructors of objects that only this
-// context kept alive. Dropping it cancels nothing.
+// context kept alive. Throws nothing, except std::bad_alloc where it makes a cause.
+// Thread safety: that of context. Lifetime: it counts as a handle; dropping it cancels
+// nothing. Shutdown: it works as ever. Cost: a visit to each context below and each
+// waiter. Go: CancelFunc, CancelCauseFunc.
 class cancel_function {
  public:
   cancel_function() noexcept = default;  // does nothing
@@ -192,6 +195,8 @@ class cancel_function {
   context of_;
 };
 
+// cancellable: a new context and the function that cancels it: auto [ctx, cancel] = ...
+// Throws nothing. Thread safety: that of context. Lifetime: both count as handles.
 struct [[nodiscard]] cancellable {
   context ctx;
   cancel_function cancel;
@@ -212,24 +217,33 @@ inline cancellable cancellable_of(context_core* owned) {
 // The root context. On a fiber it is its runtime's, which is done as soon as the shutdown
 // begins, before options::grace passes: the cancelled waits throw a `cancelled` with
 // is_by_shutdown(), which ends a fiber silently. On a plain thread it is never done.
+// Throws std::bad_alloc. Thread safety: any fiber or thread. Lifetime: as long as a
+// handle, even after the run. Shutdown: it is done first of all. Cost: made at the first
+// call in a run. Go: context.Background, which is never done.
 [[nodiscard]] inline context background() {
   return context(detail::background());
 }
 
-// A context that is done when `cancel` is called, or when its parent is done.
+// Makes a context that is done when `cancel` is called, or when its parent is done.
+// Throws std::invalid_argument for a nil parent, and std::bad_alloc. Thread safety: any
+// fiber or thread. Lifetime: that of context; nothing leaks if `cancel` is never called.
+// Shutdown: that of context. Cost: one allocation. Go: context.WithCancel,
+// WithCancelCause.
 inline cancellable with_cancel(const context& parent, const site& from = site::current()) {
   return detail::cancellable_of(detail::with_cancel(parent.core(), from));
 }
 
-// A context that is also done at the deadline: error() is then timed_out, and cause() is
-// the given cause, if any. If the deadline, or the parent's, has passed, it is done at
-// once.
+// Makes a context that is also done at the deadline: error() is then timed_out, and
+// cause() is the given cause, if any. If the deadline, or the parent's, has passed, it is
+// done at once.
 //
 // The timer does not keep a program alive, and may fire late in a busy program, but never
 // early. It ends with its run: in another run make a new context from this one, which
 // gets a timer there. Throws wrong_place on a plain thread, unless no timer is needed:
 // the deadline is time_point::max(), or the parent's is not later and has its timer in
-// this run.
+// this run; and what with_cancel throws. Thread safety: that of with_cancel. Lifetime:
+// that of context. Shutdown: that of context; no timer is needed for it. Cost: two
+// allocations at most, and a timer. Go: context.WithDeadline, WithDeadlineCause.
 template <detail::time_point_like Time>
 cancellable with_deadline(const context& parent,
                           const Time& t,
@@ -240,7 +254,10 @@ cancellable with_deadline(const context& parent,
 }
 
 // The same, d from now; done at once if d is zero or negative. With a d beyond the range
-// of the clock there is no deadline.
+// of the clock there is no deadline. Throws what with_deadline throws, and
+// std::invalid_argument for NaN. Thread safety: that of with_cancel. Lifetime: that of
+// context. Shutdown: that of context. Cost: that of with_deadline. Go:
+// context.WithTimeout, WithTimeoutCause.
 template <detail::duration_like D>
 cancellable with_timeout(const context& parent,
                          const D& d,
@@ -254,7 +271,10 @@ cancellable with_timeout(const context& parent,
 template <class write = detail::write_a_duration_such_as_5ms>
 void with_timeout(const context& parent, ...) VIGIL_REFUSED(VIGIL_WANTS_DURATION);
 
-// Like its parent, but with this value under this key.
+// Makes one like its parent, but with this value under this key. Throws what with_cancel
+// throws, and what the move of the value throws. Thread safety: any fiber or thread;
+// readers share the value, which is const. Lifetime: the value dies with the context.
+// Shutdown: that of context. Cost: two allocations. Go: context.WithValue.
 template <class T>
 [[nodiscard]] context with_value(const context& parent,
                                  const context_key<T>& key,
@@ -265,14 +285,20 @@ template <class T>
       }));
 }
 
-// Has the parent's values, but is never done and has no deadline.
+// Makes one with the parent's values that is never done and has no deadline. Throws what
+// with_cancel throws. Thread safety: any fiber or thread. Lifetime: it keeps its parent.
+// Shutdown: does not reach it; waits under it end by `stopped`. Cost: one allocation. Go:
+// context.WithoutCancel.
 [[nodiscard]] inline context without_cancel(const context& parent) {
   return context(detail::without_cancel(parent.core()));
 }
 
 // done_callback: the handle that after_func(ctx, f) returns. Copies name the same
-// registration. Dropping it changes nothing: f may still run. If f refers to variables of
-// a scope, or to the object that keeps the handle, use scoped_done_callback.
+// registration. Throws wrong_place, `stopped` and `cancelled` from stop_and_wait() alone.
+// Thread safety: that of context. Lifetime: dropping it changes nothing: f may still run.
+// If f refers to variables of a scope, or to the object that keeps the handle, use
+// scoped_done_callback. Shutdown: that of after_func. Go: the stop function of
+// context.AfterFunc.
 class done_callback {
  public:
   done_callback() noexcept = default;  // stop() is false
@@ -309,16 +335,20 @@ class done_callback {
 };
 
 // scoped_done_callback: made from a done_callback. At the end of the scope it prevents f,
-// or waits for a running f (unless the scope ends inside f), as scoped_timer does. As a
-// member it comes last.
+// or waits for a running f (unless the scope ends inside f), as scoped_timer does. Throws
+// nothing from its destructor. Thread safety: one fiber or thread at a time. Lifetime:
+// that of scoped_timer: as a member it comes last. Shutdown: that of scoped_timer.
 using scoped_done_callback = detail::scoped_handle<done_callback>;
 
 // Runs f once on a fiber of the current runtime when ctx is done; at once if it is done
-// already. The canceller does not wait for f. The pending call keeps the context alive
-// until it is stopped or the context is done. If by then the runtime has gone, or its
-// waits already throw `stopped`, f is destroyed without having run. An exception that
-// leaves f goes to options::on_unhandled. Throws std::invalid_argument for a nil context
-// or an empty function, and wrong_place on a thread without a runtime.
+// already. The canceller does not wait for f. An exception that leaves f goes to
+// options::on_unhandled. Throws std::invalid_argument for a nil context or an empty
+// function, wrong_place on a thread without a runtime, and std::bad_alloc. Thread safety:
+// any fiber; f runs on any worker. Lifetime: the pending call keeps the context alive
+// until it is stopped or the context is done. Shutdown: f still starts during
+// options::grace; if the runtime has gone by then, or its waits already throw `stopped`,
+// f is destroyed without having run. Cost: one allocation, for captures of up to 40
+// bytes. Behaviour: Go's context.AfterFunc.
 template <class F>
   requires std::is_invocable_v<std::decay_t<F>&>
 done_callback after_func(const context& ctx, F&& f, const site& from = site::current()) {

@@ -17,7 +17,9 @@ VIGIL_API std::stop_token stop_token_of(context_core* c);
 }  // namespace detail
 
 // Like with_cancel, but the context is also done when a stop is requested of the token.
-// The token's state does not keep the context alive.
+// Throws what with_cancel throws. Thread safety: that of with_cancel; the thread that
+// requests the stop cancels. Lifetime: the token's state does not keep the context alive.
+// Shutdown: that of context. Cost: that of with_cancel, and two allocations.
 inline cancellable with_stop_token(const context& parent,
                                    std::stop_token token,
                                    const site& from = site::current()) {
@@ -25,9 +27,11 @@ inline cancellable with_stop_token(const context& parent,
 }
 
 // Returns a token on which a stop is requested when ctx is done. The canceller runs the
-// token's callbacks, so they must not wait. The token does not keep the context alive:
-// once the context has gone without having been done, no stop is possible. Throws
-// std::invalid_argument for a nil context.
+// token's callbacks, so they must not wait. Throws std::invalid_argument for a nil
+// context, and std::bad_alloc. Thread safety: that of context. Lifetime: the token does
+// not keep the context alive: once the context has gone without having been done, no stop
+// is possible. Shutdown: that of context. Cost: a std::stop_source at the first call for
+// a context.
 [[nodiscard]] inline std::stop_token stop_token_of(const context& ctx) {
   return detail::stop_token_of(ctx.core());
 }
