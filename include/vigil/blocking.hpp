@@ -20,8 +20,7 @@
 // running one: the caller continues at once, and the result is dropped. So f must own its
 // data, unless no deadline or context limits the call and no stop can end it, as under
 // this_fiber::shield. The shutdown waits for running functions, at most
-// options::stop_limit, then names them and ends the program. Cost: two allocations and
-// two hand-overs between threads (about 10 us).
+// options::stop_limit, then names them and ends the program.
 #pragma once
 
 #include <vigil/detail/blocking_core.hpp>
@@ -38,6 +37,9 @@
 
 namespace VIGIL_PUBLIC {
 
+// blocking_options: the settings of a blocking_pool. Throws nothing; the constructor of
+// the pool refuses a bad number. Thread safety: a plain value. Lifetime: the name is
+// copied.
 struct blocking_options {
   // The largest number of threads, 1 to 1024. If not given: VIGIL_BLOCKING_THREADS from
   // the environment, otherwise 4.
@@ -46,13 +48,15 @@ struct blocking_options {
   std::string_view name = "blocking";
 };
 
-// blocking_pool: a dedicated side pool. May be made and used on any thread, and shared by
-// fibers of several runtimes.
+// blocking_pool: a dedicated side pool. Throws std::invalid_argument from the
+// constructor. Thread safety: it may be made and used on any thread, and shared by fibers
+// of several runtimes.
 //
-// The destructor blocks its thread until all queued and running functions have ended.
-// Only on a thread of the pool itself (when a function, or one of its captures, held the
-// last pointer to the pool) does it return at once; the pool's threads then finish the
-// functions and end.
+// Lifetime: the destructor blocks its thread until all queued and running functions have
+// ended. Only on a thread of the pool itself (when a function, or one of its captures,
+// held the last pointer to the pool) does it return at once; the pool's threads then
+// finish the functions and end. Shutdown: the end of a run waits for functions that its
+// fibers called. Cost: threads are made when first needed, and kept.
 class VIGIL_API blocking_pool {
  public:
   // Makes no thread yet. Throws std::invalid_argument if the number of threads, in the
@@ -72,12 +76,18 @@ class VIGIL_API blocking_pool {
   detail::side_pool* core_;
 };
 
-// The statistics of the side pool of the calling fiber's runtime. Throws wrong_place
-// elsewhere; a plain thread asks runtime::stats().
+// Returns the statistics of the side pool of the calling fiber's runtime. Throws
+// wrong_place elsewhere: a plain thread asks runtime::stats(). Thread safety: any fiber.
+// Cost: a short lock.
 VIGIL_API blocking_stats stats_of_blocking();
 
 // Runs f on a thread of the runtime's side pool, or of the given pool, and returns its
-// result or throws its exception. On a plain thread f runs right there.
+// result or throws its exception. On a plain thread f runs right there. Thread safety:
+// any fiber or thread; f runs beside its caller's worker. Lifetime: f owns its data,
+// unless neither a limit nor a stop can end the call: it may run on after that. Shutdown:
+// a queued f never runs; run() waits for a running one, at most options::stop_limit.
+// Cost: two allocations and two hand-overs between threads (about 10 us). Behaviour:
+// libuv's thread pool.
 //
 // Throws `stopped` if the fiber is asked to stop meanwhile; std::invalid_argument for an
 // empty function or a bad VIGIL_BLOCKING_THREADS; std::system_error if the pool has no
@@ -116,7 +126,9 @@ void blocking(...) VIGIL_REFUSED(VIGIL_WANTS_PLAIN_FUNCTION);
 
 // The same with a timeout: returns f's result in an optional, which is empty if the time
 // ran out first; for an f that returns nothing, whether it has run. With a zero or
-// negative timeout f is not queued. On a plain thread f runs to its end.
+// negative timeout f is not queued. On a plain thread f runs to its end. Throws what
+// blocking throws. Thread safety: that of blocking. Lifetime: that of blocking. Shutdown:
+// that of blocking. Cost: that of blocking.
 template <detail::duration_like D, detail::blocking_function F>
 [[nodiscard]] auto blocking_for(const D& timeout, F&& f, const site& from = site::current()) {
   return detail::call_blocking(nullptr, detail::within(timeout), from, std::forward<F>(f));
@@ -138,7 +150,9 @@ void blocking_for(blocking_pool& pool, detail::write_a_duration_such_as_5ms, ...
 template <detail::duration_like D, class write = detail::f_is_called_without_arguments>
 void blocking_for(const D&, ...) VIGIL_REFUSED(VIGIL_WANTS_PLAIN_FUNCTION);
 
-// The same with a deadline of any clock.
+// The same with a deadline of any clock. Throws what blocking throws. Thread safety: that
+// of blocking. Lifetime: that of blocking. Shutdown: that of blocking. Cost: that of
+// blocking.
 template <detail::time_point_like Time, detail::blocking_function F>
 [[nodiscard]] auto blocking_until(const Time& t, F&& f, const site& from = site::current()) {
   return detail::call_blocking(nullptr, detail::until(t), from, std::forward<F>(f));

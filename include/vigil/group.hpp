@@ -9,11 +9,6 @@
 // that error as its cause, and asks the others to stop; wait() throws it when all have
 // ended. The destructor cancels, asks to stop and joins: even a scope that is unwound is
 // not left while a fiber of its group runs.
-//
-// Behaviour: Go's errgroup, except that fibers still running are stopped, not leaked.
-//
-// Thread safety: a group may be used by several fibers and threads at a time, including
-// its own fibers, which must not wait for it or destroy it.
 #pragma once
 
 #include <vigil/channel.hpp>
@@ -35,6 +30,8 @@
 
 namespace VIGIL_PUBLIC {
 
+// group_options: how many may run at a time. Throws nothing. Thread safety: a plain
+// value.
 struct group_options {
   // The number of its fibers that may run at a time; 0 means any number.
   std::size_t limit = 0;
@@ -43,6 +40,15 @@ struct group_options {
 template <class T>
 class group_of;
 
+// group: fibers that end together. Throws the first error of its fibers from wait();
+// `stopped`, wrong_place, `cancelled` with a context and std::bad_alloc with a time from
+// waits; from go() what vigil::go throws. Thread safety: it may be used by several fibers
+// and threads at a time, including its own fibers, which must not wait for it or destroy
+// it. Lifetime: no fiber of it outlives it, so functions may refer to what was declared
+// before the group. Shutdown: background() and so its context are done as it begins; its
+// fibers are unwound, and the destructor waits for them, which no stop ends. Cost: two
+// allocations for a group; a fiber of it costs what vigil::go does. Behaviour: Go's
+// errgroup, except that fibers still running are stopped, not leaked.
 class group {
  public:
   using options = group_options;
@@ -152,7 +158,7 @@ class group {
 };
 
 // group_of<T>: a group whose functions each return a T. wait() returns them in the order
-// of go(). May be used by one fiber or thread at a time.
+// of go().
 //
 //   vigil::group_of<int> g({.limit = 4});
 //   for (const auto& x : xs) g.go([&x] { return cost(x); });
@@ -160,6 +166,11 @@ class group {
 //
 // A group has all its results or none: if a function was stopped before it had one (after
 // cancel(), without an error), wait() throws `cancelled` with the cause.
+//
+// Throws what group throws, and what the moves of results throw. Thread safety: it may be
+// used by one fiber or thread at a time. Lifetime: that of group; it keeps the results
+// until they are taken. Shutdown: that of group. Cost: that of group, and room for each
+// result.
 template <class T>
 class group_of {
  public:

@@ -14,9 +14,6 @@
 // The host's own code does not run on a fiber. It may send to channels without waiting,
 // and use runtime() as any thread may; a wait there would hold up the fibers that it
 // waits for.
-//
-// Thread safety: all functions but descriptor() and runtime() belong to the thread that
-// has called start(). Other threads reach the fibers through runtime() and channels.
 #pragma once
 
 #include <vigil/clock.hpp>
@@ -36,6 +33,14 @@ namespace detail {
 class guest_core;
 }
 
+// guest_runtime: a runtime that runs only while its host calls it. Throws wrong_place on
+// a wrong thread and in a fiber, the main fiber's exception from poll(), and what is said
+// at each call. Thread safety: all functions but descriptor() and runtime() belong to the
+// thread that has called start(). Other threads reach the fibers through runtime() and
+// channels. Lifetime: it is declared after what its fibers use. Shutdown: poll() goes on
+// with it until it returns false; the destructor runs it to its end. Cost: no thread of
+// its own, unless options::slow_fiber is set or fibers use vigil-io. Behaviour:
+// uv_backend_fd and uv_run.
 class VIGIL_API guest_runtime {
  public:
   // options::workers must be 0 or 1: for more work at once there are blocking() and

@@ -93,7 +93,8 @@ enum class timer_order {
 };
 
 // signal_list: a list of signal numbers. It is not a standard container, because those
-// have another layout in programs built with -D_GLIBCXX_DEBUG than in the library.
+// have another layout in programs built with -D_GLIBCXX_DEBUG than in the library. Throws
+// std::invalid_argument for more than `capacity` signals. Thread safety: a plain value.
 class signal_list {
  public:
   static constexpr std::size_t capacity = 64;
@@ -147,8 +148,10 @@ struct watch_source {
 
 }  // namespace detail
 
-// options: the settings of a runtime, whose constructor throws std::invalid_argument,
-// with the range in the message, for a value out of range.
+// options: the settings of a runtime. Throws nothing; the constructor of a runtime throws
+// std::invalid_argument, with the range in the message, for a value out of range. Thread
+// safety: a plain value. Lifetime: a runtime keeps a copy, and with it the captures of
+// before_end and on_unhandled.
 struct options {
   // The number of worker threads, including the calling one; at most 1024. 0 means the
   // number of processors in the affinity mask, limited by the cgroup's quota.

@@ -37,9 +37,11 @@ enum class main_result : std::uint8_t { none, status, other };
 
 // work_guard: announces outside work. While one lives, something outside the runtime (a
 // thread, a device) may still give it work, so no deadlock is reported and virtual time
-// stands still.
+// stands still. Throws nothing.
 //
-// It can be moved and used on any thread, and may outlive the runtime.
+// Thread safety: one thread at a time, whichever. Lifetime: it may outlive the runtime.
+// Shutdown: it delays none, but with exit_when::all_done the run waits for it. Cost: a
+// counter.
 class [[nodiscard]] VIGIL_API work_guard {
  public:
   work_guard() noexcept = default;
@@ -61,6 +63,14 @@ class [[nodiscard]] VIGIL_API work_guard {
 // runtime: a set of workers with their fibers and timers. Most programs need only run(f).
 // A runtime object is for programs that start fibers from plain threads, read statistics,
 // or run several times. Several runtimes may run at once, each on a thread of its own.
+// Throws std::invalid_argument from the constructor for options out of range; otherwise
+// what each call says.
+//
+// Thread safety: go, after_func, post, make_work_guard, request_stop, stop_signal and
+// stats from any thread; run() on one at a time. Lifetime: it outlives its runs; handles
+// of its timers, fibers and contexts may outlive it. Shutdown: run() begins it as f
+// returns, and returns when all fibers have ended. Cost: run() starts a thread for each
+// worker but the caller's, and as a rule one for the overseer; an idle run uses no CPU.
 //
 // After a fork the child may only call exec or _exit, if at that moment a runtime was
 // running, a side pool (blocking.hpp) had threads, or an io::resolve was in progress: a
@@ -167,7 +177,11 @@ class VIGIL_API runtime {
   detail::runtime_core* core_;
 };
 
-// Runs f in a runtime with these settings: the usual entry point.
+// Runs f in a runtime with these settings, and returns as runtime::run does: the usual
+// entry point. Throws std::invalid_argument for settings out of range, and what
+// runtime::run throws. Thread safety: any thread that runs no fiber; several may run at
+// once. Lifetime: no fiber outlives it. Shutdown: see runtime::run. Cost: that of a
+// runtime. Go: main and its goroutines.
 //
 //   int main() { return vigil::run([] { … }); }
 template <class F>
@@ -181,7 +195,9 @@ auto run(F&& f) {
   return run(options{}, std::forward<F>(f));
 }
 
-// The counters of the calling fiber's runtime.
+// Returns the counters of the calling fiber's runtime. Throws wrong_place outside a
+// fiber: runtime::stats() works on any thread. Thread safety: any fiber. Cost: a sum over
+// the workers; nothing is stopped.
 VIGIL_API runtime_stats stats();
 
 }  // namespace VIGIL_PUBLIC

@@ -14,17 +14,20 @@ namespace VIGIL_PUBLIC {
 //   vigil::select(vigil::on_recv(interrupts, ...), ...);
 //
 // A signal is dropped, as in Go, if `capacity` of them are waiting to be received; the
-// kernel may also merge several of one kind. Delivery ends with the last copy of the
-// receiver, or with the run, which closes the channel and restores the previous handlers.
-// While the receiver exists no deadlock is reported, but the program is not kept alive.
-// Signals of options::stop_on still stop the runtime. Several receivers, even in
-// different runtimes, may ask for the same signal; each gets it.
+// kernel may also merge several of one kind. While the receiver exists no deadlock is
+// reported, but the program is not kept alive. Signals of options::stop_on still stop the
+// runtime. Several receivers, even in different runtimes, may ask for the same signal;
+// each gets it.
 //
-// Caller: a fiber. Throws wrong_place elsewhere; std::invalid_argument for an empty list,
-// a capacity of 0, and a number that is not from 1 to 63, cannot be caught (SIGKILL,
-// SIGSTOP) or reports a fault of the program (SIGSEGV, SIGBUS, SIGILL, SIGFPE);
-// std::bad_alloc. Behaviour: Go's signal.Notify, except that the previous handlers return
-// only at the end of the run, not with the receiver.
+// Lifetime: delivery ends with the last copy of the receiver. Shutdown: the end of the
+// run closes the channel and restores the previous handlers.
+//
+// Thread safety: any fiber makes one; any fiber or thread may receive. Throws wrong_place
+// outside a fiber; std::invalid_argument for an empty list, a capacity of 0, and a number
+// that is not from 1 to 63, cannot be caught (SIGKILL, SIGSTOP) or reports a fault of the
+// program (SIGSEGV, SIGBUS, SIGILL, SIGFPE); std::bad_alloc. Cost: the handler sets a
+// bit, and a worker sends. Behaviour: Go's signal.Notify, except that the previous
+// handlers return only at the end of the run, not with the receiver.
 VIGIL_API receiver<int> notify_signals(std::initializer_list<int> numbers,
                                        std::size_t capacity = 16);
 

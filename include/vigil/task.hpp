@@ -9,19 +9,15 @@
 //   vigil::task_handle<int> t = vigil::spawn(answer(questions));
 //   int a = t.join();               // on a fiber or a thread; in a task: co_await co::join(t)
 //
-// A task costs its frame and 176 bytes, and no stack. It runs on a fiber of the library,
-// a runner, from one co_await to the next, and may go on on another thread. The waits of
-// co.hpp suspend it. A wait of a fiber works in a task as well, but keeps the runner's
-// stack. Values of fiber_local end with the next co_await and with the task, and guards
-// of this_fiber must.
+// A task has no stack. It runs on a fiber of the library, a runner, from one co_await to
+// the next, and may go on on another thread. The waits of co.hpp suspend it. A wait of a
+// fiber works in a task as well, but keeps the runner's stack. Values of fiber_local end
+// with the next co_await and with the task, and guards of this_fiber must.
 //
 // co_await runs another task<T> as a part of this task; spawn() and go() start it as one
 // of its own. A task<T> that was called, and nothing else, runs nothing. A suspended task
 // is never destroyed: a stop, a context and the end of the run leave co_await as
 // `stopped` and `cancelled`, as they leave a wait of a fiber.
-//
-// Thread safety: a task<T> and a task_handle<T> may be used by one fiber, task or thread
-// at a time.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -146,7 +142,13 @@ VIGIL_API void check_task_join(task_core* t);
 
 }  // namespace detail
 
-// task<T>: a coroutine that has not begun. Can be moved.
+// task<T>: a coroutine that has not begun. Can be moved. Throws wrong_place where an
+// empty one is started or awaited. Thread safety: one fiber, task or thread at a time.
+// Lifetime: parameters live in the frame, until the task has ended; captures of a lambda
+// live in the lambda, so pass arguments instead. A task<T> that is dropped runs nothing.
+// Shutdown: its waits throw `stopped`; a suspended task is never destroyed. Cost: its
+// frame, and 176 bytes once it runs; no stack. Behaviour: Asio's awaitable<T>, which
+// co_spawn starts.
 template <class T>
 class [[nodiscard]] task {
   static_assert(std::is_void_v<T> || std::is_object_v<T>,
@@ -230,7 +232,9 @@ await_task<T> task_promise_base::await_transform(vigil::task<T>&& child) const {
 // be moved. If it was neither joined nor detached, the destructor asks the task to stop
 // and waits for it, as that of a fiber does.
 //
-// A handle may outlive its runtime, whose tasks have all ended.
+// Throws what the task threw, from join(), and what is said there. Thread safety: one
+// fiber, task or thread at a time. Lifetime: a handle may outlive its runtime, whose
+// tasks have all ended. Shutdown: as for fiber. Cost: as for task.
 template <class T = void>
 class [[nodiscard]] task_handle {
  public:
@@ -333,7 +337,8 @@ struct detail::ends_of_handle<task_handle<T>> {
 // Starts a task in the runtime of the caller, and returns the handle that joins it.
 // Throws wrong_place on a thread without a runtime, and for a task<T> that was moved
 // from; limit_reached or std::bad_alloc if there is no memory, or no stack for the first
-// runner.
+// runner. Thread safety: any fiber. Lifetime: that of the handle. Shutdown: that of task.
+// Cost: that of task.
 template <class T>
 task_handle<T> spawn(task<T> of, const site& from = site::current()) {
   if (!of.coroutine()) detail::throw_empty_task();
