@@ -11,8 +11,6 @@
 // An error comes out of co_await as boost::system::system_error, as it does of the
 // functions for fibers. A stop and the end of the run leave it as `stopped`. The objects
 // and buffers that are named must live until the wait is over.
-//
-// Thread safety: that of the streams and operations.
 #pragma once
 
 #include <vigil/co.hpp>
@@ -39,6 +37,9 @@ namespace VIGIL_IO {
 namespace co {
 
 // Reads some bytes, at least one unless the buffer is empty, and returns their number.
+// Throws boost::system::system_error, and `stopped`. Thread safety: that of the stream.
+// Lifetime: the stream and the memory of the buffer outlive the wait. Shutdown: throws
+// `stopped`. Cost: a frame, but no stack.
 template <class Stream, class Buffers>
 task<std::size_t> read_some(Stream& from, Buffers into) {
   std::size_t read = 0;
@@ -47,6 +48,8 @@ task<std::size_t> read_some(Stream& from, Buffers into) {
 }
 
 // Writes some bytes, at least one unless the buffer is empty, and returns their number.
+// Throws what co::read_some throws. Thread safety: that of the stream. Lifetime: that of
+// co::read_some. Shutdown: throws `stopped`. Cost: a frame, but no stack.
 template <class Stream, class Buffers>
 task<std::size_t> write_some(Stream& to, Buffers bytes) {
   std::size_t written = 0;
@@ -55,13 +58,17 @@ task<std::size_t> write_some(Stream& to, Buffers bytes) {
 }
 
 // Writes all of the bytes. If an error or a stop ends it, some of them may have gone.
+// Throws what co::read_some throws. Thread safety: that of the stream. Lifetime: that of
+// co::read_some. Shutdown: throws `stopped`. Cost: a frame, but no stack.
 template <class Stream>
 task<> write(Stream& to, boost::asio::const_buffer bytes) {
   while (bytes.size() != 0)
     bytes += co_await write_some(to, bytes);
 }
 
-// Waits for a named operation, and takes its result.
+// Waits for a named operation, and takes its result. Throws what pending::get() throws.
+// Thread safety: that of pending. Lifetime: the pending outlives the wait. Shutdown:
+// throws `stopped`. Cost: a frame, but no stack.
 template <class R>
 task<R> result(pending<R>& of) {
   if constexpr (std::is_void_v<R>) {
@@ -78,6 +85,9 @@ task<R> result(pending<R>& of) {
 // operations honour, and waits for its end; co_await then throws `stopped`, and a result
 // that came nevertheless is dropped. The coroutine is an asio::awaitable<T>: a stop can
 // end none with an executor type of its own. It must run on its this_coro::executor only.
+// Throws the coroutine's exception, and `stopped`. Thread safety: any task; the coroutine
+// runs on its executor. Lifetime: the coroutine has ended when the wait is over.
+// Shutdown: as a stop. Cost: that of pending, and of Asio's co_spawn.
 template <class Executor, class T, class Own>
 task<T> spawned(Executor on, boost::asio::awaitable<T, Own> coroutine) {
   pending<T> p([&](auto token) {
@@ -132,9 +142,14 @@ task<> completes(task<T> of, Handler handler, Executor on) {
 //
 // It completes with std::exception_ptr and, unless T is void, a T, which must be default
 // constructible. `stopped` and `cancelled` are among the exceptions. A cancellation slot
-// of Asio's does not stop the task: give that a context. Throws wrong_place on a thread
-// without a runtime, such as that of a guest's io_context(), where the coroutine that
-// awaits it ends and the exception goes to options::on_unhandled. On executor() it works.
+// of Asio's does not stop the task: give that a context.
+//
+// Throws wrong_place on a thread without a runtime, such as that of a guest's
+// io_context(), where the coroutine that awaits it ends and the exception goes to
+// options::on_unhandled. On executor() it works. Thread safety: any fiber, and handlers
+// on executor(). Lifetime: the task owns its parameters, and the operation the task.
+// Shutdown: the task is stopped, and completes with `stopped`. Cost: that of a task, and
+// a post to the handler's executor.
 template <class T, class Token>
 auto async_run(task<T> of, Token&& token) {
   using signature =

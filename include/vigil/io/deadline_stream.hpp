@@ -15,13 +15,6 @@
 // asio::read, asio::write, asio::read_until and Beast's synchronous functions work on it,
 // and wait as fibers do. For TLS see tls_stream (tls.hpp). A socket's protocol is one of
 // streams: at the end of SOCK_SEQPACKET Asio says 0 bytes and no error.
-//
-// Thread safety: read_some, write_some, close and the setters (not set_idle_list) may be
-// called by several fibers at a time, the setters by plain threads too. Reads are served
-// one after the other, and so are writes; one read and one write may be in progress
-// together if the stream below allows that (sockets, pipes and memory_stream do,
-// boost::asio::ssl::stream does not). Constructing, moving and destroying it needs
-// exclusive access.
 #pragma once
 
 #include <vigil/clock.hpp>
@@ -55,9 +48,21 @@ struct stream_access;
 
 }  // namespace detail
 
-// A stream of the kernel's (with non_blocking(), async_wait() and cancel(), such as a
-// socket) is tried first, and waited for only if it would block; a wait transfers
-// nothing. A read after one that took everything waits at once.
+// deadline_stream<Stream>: a Stream whose reads and writes wait as fibers do, under
+// deadlines. A stream of the kernel's (with non_blocking(), async_wait() and cancel(),
+// such as a socket) is tried first, and waited for only if it would block; a wait
+// transfers nothing. A read after one that took everything waits at once.
+//
+// Throws boost::system::system_error, or sets an error_code; `stopped` and wrong_place.
+// Thread safety: read_some, write_some, close and the setters (not set_idle_list) may be
+// called by several fibers at a time, the setters by plain threads too. Reads are served
+// one after the other, and so are writes; one read and one write may be in progress
+// together if the stream below allows that (sockets, pipes and memory_stream do,
+// boost::asio::ssl::stream does not). Constructing, moving and destroying it needs
+// exclusive access. Lifetime: when a call has returned, nothing touches its buffer any
+// more; it must not be destroyed while a call is in progress. Its io_context outlives it.
+// Shutdown: a call that would wait throws `stopped`; one that need not still succeeds.
+// Cost: one system call for bytes that are there; a deadline costs none. Go: net.Conn.
 template <class Stream>
 class deadline_stream {
  public:

@@ -17,9 +17,6 @@
 // stands still, but its worker does not. A stop of the fiber throws vigil::stopped into
 // the handler. An exception that leaves one goes to options::on_unhandled. I/O that
 // completes here does not wait behind a fiber that computes while another worker is idle.
-//
-// Thread safety: all members may be called from any thread; copies are equal. An executor
-// may outlive the runtime, but its context() does not.
 #pragma once
 
 #include <vigil/detail/callable.hpp>
@@ -117,11 +114,9 @@ class posted_handler {
 
 }  // namespace detail
 
-// A handler that waits to start, a co_spawned coroutine and an operation in progress keep
-// a program with exit_when::all_done alive, and are no deadlock. When the run ends
-// otherwise, handlers start until the last fiber and task has ended; then those that have
-// not started are destroyed, and so are those of operations that complete after the
-// runtime's end.
+// basic_fiber_executor: an executor whose handlers run as fibers. A handler that waits to
+// start, a co_spawned coroutine and an operation in progress keep a program with
+// exit_when::all_done alive, and are no deadlock.
 //
 // A strand over it runs its handlers one after the other, but they must not wait: Asio
 // records "inside the strand" for each thread, and a waiting fiber may continue on
@@ -131,6 +126,13 @@ class posted_handler {
 //
 // `Posts` selects blocking.never instead of blocking.possibly; `Counts`
 // outstanding_work.tracked instead of untracked.
+//
+// Throws std::bad_alloc from execute(), and the exception of a handler that runs at once.
+// Thread safety: all members may be called from any thread; copies are equal. Lifetime:
+// an executor may outlive the runtime, but its context() does not. Shutdown: handlers
+// start until the last fiber and task has ended; then those that have not started are
+// destroyed, and so are those of operations that complete after the runtime's end. Cost:
+// that of post() for a handler, and an allocation.
 template <bool Posts, bool Counts>
 class basic_fiber_executor {
   using blocking_t = boost::asio::execution::blocking_t;
@@ -210,10 +212,13 @@ class basic_fiber_executor {
   std::shared_ptr<detail::counted_work> work_;
 };
 
+// fiber_executor: the basic_fiber_executor that executor() returns.
 using fiber_executor = basic_fiber_executor<false, false>;
 
-// The executor of the calling fiber's runtime. Its context is io::io_context(), whose
-// errors it throws.
+// Returns the executor of the calling fiber's runtime. Its context is io::io_context().
+// Throws what io::io_context() throws. Thread safety: any fiber. Lifetime: that of
+// basic_fiber_executor. Shutdown: that of basic_fiber_executor. Cost: that of
+// io::io_context().
 VIGIL_API fiber_executor executor();
 
 }  // namespace VIGIL_IO

@@ -6,11 +6,7 @@
 //   peer.read_some(buffer, error);                   // timed_out after two minutes
 //
 // A byte in either direction restarts the time, so a read may wait for long while the
-// peer takes what is written to it. All connections share one timer; a read or write
-// costs one look at the clock and the change of one word.
-//
-// Thread safety: streams may join and leave from any fiber or thread, each as its own
-// rules allow.
+// peer takes what is written to it.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -44,6 +40,12 @@ class idle_entry : public timeout_list::entry {
 
 }  // namespace detail
 
+// idle_list: the connections that share an idle time. Throws std::invalid_argument,
+// wrong_place and std::bad_alloc from the constructor alone. Thread safety: streams may
+// join and leave from any fiber or thread, each as its own rules allow. Lifetime: it must
+// outlive the calls of its streams. Shutdown: the end of a run removes all streams; they
+// join again as they wait in another one. Cost: one timer for all; a read or write costs
+// one look at the clock and the change of one word. Behaviour: Node's socket.setTimeout.
 class idle_list {
  public:
   // Throws std::invalid_argument for a duration of zero or less, wrong_place on a thread

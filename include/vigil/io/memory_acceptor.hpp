@@ -7,9 +7,6 @@
 //
 // Any number of clients may connect; each is connected at once, and waits to be accepted.
 // As for memory_stream, a wait for async_accept(use_fiber) is not outside work.
-//
-// Thread safety: any fiber or thread may call all members, except move and destruction;
-// one accept at a time.
 #pragma once
 
 #include <vigil/io/detail/memory_acceptor.hpp>
@@ -25,6 +22,11 @@
 
 namespace VIGIL_IO {
 
+// memory_acceptor: accepts memory_streams. Throws boost::system::system_error and
+// std::bad_alloc from connect(). Thread safety: any fiber or thread may call all members,
+// except move and destruction; one accept at a time. Lifetime: streams outlive it as they
+// like; the destructor closes it. Shutdown: an accept with use_fiber ends by `stopped`.
+// Cost: that of a memory_pipe() for each connection.
 class memory_acceptor {
  public:
   using executor_type = memory_executor;

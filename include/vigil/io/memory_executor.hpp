@@ -14,8 +14,6 @@
 // Handlers run until the last fiber of the run has ended; later ones are destroyed. An
 // exception that leaves one goes to options::on_unhandled. The executor's context is
 // Asio's system_context, where timers and sockets made on it live.
-//
-// Thread safety: any thread; all executors are equal.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -39,6 +37,10 @@ VIGIL_API boost::asio::execution_context& context_of_memory() noexcept;
 
 }  // namespace detail
 
+// memory_executor: an executor whose handlers run within the program. Throws
+// std::bad_alloc from execute(). Thread safety: any thread; all executors are equal.
+// Lifetime: it refers to nothing. Shutdown: handlers run until the last fiber has ended;
+// later ones are destroyed. Cost: a fiber for each handler, and allocations for that.
 class memory_executor {
   using blocking_t = boost::asio::execution::blocking_t;
 

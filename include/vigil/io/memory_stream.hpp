@@ -12,9 +12,6 @@
 // Handlers of callers that are not fibers, and the steps of composed operations, run as
 // by asio::post: on their associated executor, otherwise on fibers of the runtime
 // (memory_executor.hpp), in an order that the seed replays.
-//
-// Thread safety: any fiber or thread may call all members of both ends, except move and
-// destruction; of one end one read and one write at a time.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -37,7 +34,12 @@ struct stream_access;
 
 }  // namespace detail
 
-// memory_stream: one end of a pipe. It is closed when it is moved from.
+// memory_stream: one end of a pipe. It is closed when it is moved from. Throws nothing
+// but what a token throws, and std::bad_alloc. Thread safety: any fiber or thread may
+// call all members of both ends, except move and destruction; of one end one read and one
+// write at a time. Lifetime: either end may go first; buffers live until their operation
+// has completed. Shutdown: an operation with use_fiber ends by `stopped`. Cost: a lock
+// and a copy of the bytes for each operation. Go: net.Pipe, with a buffer.
 class memory_stream {
  public:
   using executor_type = memory_executor;
@@ -123,8 +125,9 @@ class memory_stream {
   std::shared_ptr<detail::memory_half> out_;
 };
 
-// `capacity` is the number of bytes that each direction keeps, at least 1. Throws
-// std::bad_alloc.
+// Makes two connected streams. `capacity` is the number of bytes that each direction
+// keeps, at least 1. Throws std::bad_alloc. Thread safety: any thread. Lifetime: that of
+// memory_stream. Cost: two allocations. Go: net.Pipe.
 inline std::pair<memory_stream, memory_stream> memory_pipe(std::size_t capacity = 64 * 1024,
                                                            const site& from = site::current()) {
   auto there = std::make_shared<detail::memory_half>(std::max<std::size_t>(capacity, 1), from);

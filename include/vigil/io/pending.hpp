@@ -10,15 +10,11 @@
 // R is the type that use_fiber would return: void, one type, or a std::tuple of several.
 // An error comes out as boost::system::system_error where the result is taken.
 //
-// The I/O object and the buffers must outlive it. The destructor cancels an operation
-// that is open, and waits for its handler, as use_fiber does, even if the fiber is
-// stopped meanwhile. A successful result with values that is left then goes to the
-// function given to on_lost(), or to options::on_unhandled, or a line on standard error
-// reports it. So does an exception that the move of its values has thrown.
-//
-// Thread safety: one fiber at a time, of the run in which it began; cancel() and
-// is_ready() may come from any of its fibers. Two waits at once throw wrong_place. The
-// operation may complete on any thread. Cost: one allocation, beside Asio's own.
+// The destructor cancels an operation that is open, and waits for its handler, as
+// use_fiber does, even if the fiber is stopped meanwhile. A successful result with values
+// that is left then goes to the function given to on_lost(), or to options::on_unhandled,
+// or a line on standard error reports it. So does an exception that the move of its
+// values has thrown.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -39,6 +35,14 @@
 
 namespace VIGIL_IO {
 
+// pending<R>: an operation that has begun, and its result. Throws the operation's error
+// from get(); `stopped`, wrong_place, `cancelled` with a context and std::bad_alloc from
+// waits. Thread safety: one fiber at a time, of the run in which it began; cancel() and
+// is_ready() may come from any of its fibers. Two waits at once throw wrong_place. The
+// operation may complete on any thread. Lifetime: the I/O object and the buffers must
+// outlive it, and it must not outlive its run while it is open. Shutdown: waits throw
+// `stopped`; the destructor still cancels and waits. Cost: one allocation, beside Asio's
+// own. Behaviour: Asio's experimental::promise.
 template <class R>
 class pending {
   using types = detail::pending_types<R>;
@@ -192,14 +196,16 @@ class pending {
   detail::pending_core<R> core_;
 };
 
-// Taken when p's operation is complete. f takes the operation's values, or its
-// error_code and them, or nothing; unless it takes the error_code, an error comes out of
-// select() as boost::system::system_error. If another case is taken, the operation goes
-// on and its result is kept. Once the result was taken, the case is never ready. p must
-// outlive the select, and a case_list with the case.
+// Taken when p's operation is complete. f takes the operation's values, or its error_code
+// and them, or nothing; unless it takes the error_code, an error comes out of select() as
+// boost::system::system_error. If another case is taken, the operation goes on and its
+// result is kept. Once the result was taken, the case is never ready.
 //
 // select() throws wrong_place if p is waited for already, by another fiber or another
 // case, and if it would have to wait outside p's run, or in a handler of its io_context.
+// Throws what moving f throws. Thread safety: that of pending. Lifetime: p must outlive
+// the select, and a case_list with the case. Shutdown: taken if the operation is
+// complete; otherwise `stopped`. Cost: no allocation.
 template <class R, class F = vigil::detail::nothing>
 [[nodiscard]] auto on_result(pending<R>& p, F f = {}) {
   return detail::result_case<R, F>(detail::pending_access::core_of(p), std::move(f));

@@ -30,6 +30,8 @@
 
 namespace VIGIL_IO {
 
+// addresses: the result of resolve, a range of endpoints for asio::async_connect. Throws
+// nothing. Thread safety: a value, as of Asio. Lifetime: it owns what it holds.
 using addresses = boost::asio::ip::tcp::resolver::results_type;
 
 namespace detail {
@@ -119,13 +121,17 @@ struct initiate_lookup {
 // service's name, or a number as text), in the order in which they should be tried. Fails
 // with boost::system::system_error: host_not_found, or timed_out; the token and its
 // wrappers decide how errors are reported (use_fiber.until, within, under; as_tuple, …).
+// Go: net.LookupHost.
 //
 // At most 32 names are looked up at a time in the whole process; others wait in a queue,
 // and one that is abandoned there is never looked up. An abandoned look-up keeps one of
 // the 32 threads until getaddrinfo returns, which the system decides (resolv.conf(5): 5 s
-// for each try by default). The end of a run, or of the program, waits for none. During a
-// look-up on_deadlock::automatic only warns of a deadlock, and a forked child may only
-// call exec or _exit.
+// for each try by default). Thread safety: any fiber. Lifetime: the names are copied.
+// Shutdown: throws `stopped` at once; the end of a run, or of the program, waits for no
+// look-up. Cost: a thread of a shared pool, for as long as getaddrinfo takes.
+//
+// During a look-up on_deadlock::automatic only warns of a deadlock, and a forked child
+// may only call exec or _exit.
 //
 // Waits on a fiber (the token): throws stopped, wrong_place, boost::system::system_error,
 // std::bad_alloc.

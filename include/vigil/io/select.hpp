@@ -13,9 +13,6 @@
 // It is for a deadline_stream over a socket, or another stream of the kernel's with a
 // descriptor, and over a memory_stream. A tls_stream is refused: its bytes come in
 // records that a read may have to wait for. Let a fiber read it, and send on a channel.
-//
-// Thread safety: that of the stream's calls. The stream and the memory of its buffers
-// must outlive the select, and a case_list with the case.
 #pragma once
 
 #include <vigil/detail/config.hpp>
@@ -36,8 +33,11 @@ namespace VIGIL_IO {
 // another call reads, or another case of the same select does, the error is
 // already_started; a read_some() meanwhile waits until the select is over.
 //
-// select() throws wrong_place if it would have to wait outside a fiber, or in a handler
-// of the stream's io_context, and std::bad_alloc.
+// Throws what moving f throws; select() throws wrong_place if it would have to wait
+// outside a fiber, or in a handler of the stream's io_context, and std::bad_alloc. Thread
+// safety: that of the stream's calls. Lifetime: the stream and the memory of its buffers
+// must outlive the select, and a case_list with the case. Shutdown: taken if bytes are
+// there; otherwise `stopped`. Cost: that of read_some().
 template <class Stream, class Buffers, class F = vigil::detail::nothing>
 [[nodiscard]] auto on_read(Stream& s, const Buffers& buffers, F f = {}) {
   static_assert(detail::can_be_selected<Stream>,
@@ -49,7 +49,9 @@ template <class Stream, class Buffers, class F = vigil::detail::nothing>
 }
 
 // Taken when bytes can be written, at once if the buffers are empty: as many as there is
-// room for, so perhaps not all. Otherwise as on_read(), with the write deadline.
+// room for, so perhaps not all. Otherwise as on_read(), with the write deadline. Throws
+// as on_read. Thread safety: that of on_read. Lifetime: that of on_read. Shutdown: taken
+// if there is room; otherwise `stopped`. Cost: that of write_some().
 template <class Stream, class Buffers, class F = vigil::detail::nothing>
 [[nodiscard]] auto on_write(Stream& s, const Buffers& buffers, F f = {}) {
   static_assert(detail::can_be_selected<Stream>,

@@ -14,14 +14,6 @@
 //
 // In terms of Go's net/http: cancelling `stopping` is Shutdown, and Close follows when
 // the grace is over. It may be cancelled by any fiber or thread.
-//
-// Thread safety: the acceptor is serve's alone while it runs. Two threads must not use an
-// object of Asio's at once, so no other fiber may close an acceptor of Asio's, cancel it
-// or even ask for its endpoint, unless there is one worker and no thread of your own runs
-// the io_context. Any fiber or thread may close a memory_acceptor.
-//
-// If the calling fiber is stopped, serve stops all connections at once, waits for them,
-// and throws `stopped`. It leaves the acceptor as it is.
 #pragma once
 
 #include <vigil/context.hpp>
@@ -46,6 +38,9 @@
 
 namespace VIGIL_IO {
 
+// serve_limits: the limits of serve and serve_each. Throws nothing; serve refuses values
+// out of range. Thread safety: a plain value; its functions may be called by several
+// fibers at a time. Lifetime: it outlives the call, which keeps no copy.
 struct serve_limits {
   // The number of connections at a time, at least 1. Further ones wait in the kernel's
   // backlog.
@@ -301,14 +296,22 @@ class served_socket {
 //                EOPNOTSUPP, anything that is not an errno): serve accepts no more, and
 //                throws the error when the connections have ended as above
 //
-// When the runtime shuts down, it waits for the longer of options::grace and limits.grace
-// before it stops all fibers, but no longer than serve takes; options::stop_limit counts
-// from then. The five seconds of a grace that is not given do not lengthen limits.grace.
-// So a server with options::stop_on answers the requests in progress when Ctrl-C comes. A
-// second Ctrl-C, at least 200 ms later, ends the grace. The shutdown allows one more
-// second, in which serve itself cuts off the rest and returns.
+// Shutdown: the runtime waits for the longer of options::grace and limits.grace before it
+// stops all fibers, but no longer than serve takes; options::stop_limit counts from then.
+// The five seconds of a grace that is not given do not lengthen limits.grace. So a server
+// with options::stop_on answers the requests in progress when Ctrl-C comes. A second
+// Ctrl-C, at least 200 ms later, ends the grace. The shutdown allows one more second, in
+// which serve itself cuts off the rest and returns. If the calling fiber is stopped,
+// serve stops all connections at once, waits for them, and throws `stopped`. It leaves
+// the acceptor as it is.
 //
-// Throws std::invalid_argument for limits out of range and a nil context.
+// Throws std::invalid_argument for limits out of range and a nil context. Thread safety:
+// the acceptor is serve's alone while it runs. Two threads must not use an object of
+// Asio's at once, so no other fiber may close an acceptor of Asio's, cancel it or even
+// ask for its endpoint, unless there is one worker and no thread of your own runs the
+// io_context. Any fiber or thread may close a memory_acceptor. Lifetime: the acceptor
+// outlives the call; no handler does. Cost: a fiber and its stack for each connection.
+// Go: http.Server.Serve, Shutdown.
 // Waits on a fiber (`stopping`): throws stopped, wrong_place, std::invalid_argument, the
 // error of accept.
 template <class Acceptor, class Handler>

@@ -40,7 +40,8 @@
 
 namespace VIGIL_IO {
 
-// Whether a connection is kept when its handler returns.
+// afterwards: whether a connection is kept when its handler returns. Thread safety: a
+// constant.
 enum class afterwards : std::uint8_t { keep, close };
 
 namespace detail {
@@ -60,11 +61,13 @@ auto wrap(Handler& h, Accepted&& peer) {
 
 }  // namespace detail
 
-// connection: one connection of serve_each, with the program's State. It lives until it
-// is closed; its address does not change.
+// connection: one connection of serve_each, with the program's State. Throws what the
+// constructors of State and of the stream throw. Lifetime: it lives until it is closed;
+// its address does not change.
 //
 // Thread safety: it belongs to the handler that it was given to, until that returns. No
-// other fiber may use it, or be in a call of its stream, afterwards.
+// other fiber may use it, or be in a call of its stream, afterwards. Shutdown: closed
+// with the others if it is idle. Cost: about 1.2 KB while it is idle.
 template <class State, class Stream>
 class connection final : detail::kept_connection {
  public:
@@ -226,10 +229,13 @@ class each_run {
 // one; limits.connections counts idle connections as well.
 //
 // When no more are accepted, limits.on_stop is called, and then the idle connections are
-// closed. A request for which the handler has been called is served.
+// closed. A request for which the handler has been called is served. Thread safety: that
+// of serve. Lifetime: that of serve; a connection belongs to it. Shutdown: as for serve,
+// with the idle connections closed first. Cost: 1.2 KB for an idle connection, and a
+// fiber while the handler runs.
 //
-// The acceptor, its errors and the shutdown are as for serve; limits.idle of zero or less
-// is one more std::invalid_argument.
+// The acceptor and its errors are as for serve; limits.idle of zero or less is one more
+// std::invalid_argument. Throws what serve throws.
 // Waits on a fiber (`stopping`): throws stopped, wrong_place, std::invalid_argument, what
 // vigil::go throws, the error of accept.
 template <class State, class Acceptor, class Handler>

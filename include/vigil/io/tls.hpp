@@ -15,11 +15,7 @@
 // An asio::ssl::stream does not allow two operations that different fibers begin. Here
 // one fiber may read while another writes, on any workers: OpenSSL is entered by one at a
 // time, and never during a wait. The library vigil-tls is separate, so that only its
-// users need OpenSSL. A connection has 34 KiB of buffers beside OpenSSL's.
-//
-// Thread safety: as for deadline_stream, several fibers may call all members at a time,
-// except those for use before the handshake. The asio::ssl::context must outlive the
-// stream.
+// users need OpenSSL.
 #pragma once
 
 #include <vigil/io/deadline_stream.hpp>
@@ -36,26 +32,40 @@
 
 namespace VIGIL_IO {
 
-// The reasons, beside OpenSSL's, for which a client's handshake is refused.
+// tls_error: the reasons, beside OpenSSL's, for which a client's handshake is refused.
+// Thread safety: constants.
 enum class tls_error {
   no_host_name = 1,  // neither set_host() nor skip_verification()
   no_certificate,    // the server has shown none, not even in a resumed session
 };
 
+// Returns the category of tls_error. Throws nothing. Thread safety: any thread. Lifetime:
+// as long as the program.
 VIGIL_API const boost::system::error_category& tls_category() noexcept;
 
+// Makes an error_code of a tls_error, for comparisons. Throws nothing. Thread safety: any
+// thread.
 inline boost::system::error_code make_error_code(tls_error e) noexcept {
   return {static_cast<int>(e), tls_category()};
 }
 
 // A context for clients: TLS 1.2 or later, with the system's trusted roots from where
 // OpenSSL looks for them (SSL_CERT_FILE, SSL_CERT_DIR; on Debian the package
-// ca-certificates). More may be added. Make one for all connections, since reading the
-// roots takes milliseconds. Throws boost::system::system_error.
+// ca-certificates). More may be added. Make one for all connections. Throws
+// boost::system::system_error. Thread safety: any thread; a context that connections use
+// is not to be changed. Lifetime: it must outlive its streams. Cost: reading the roots
+// takes milliseconds. Go: tls.Config.
 VIGIL_API boost::asio::ssl::context tls_client_context();
 
 // tls_stream<Stream>: a deadline_stream with TLS. It has all members of one, so code that
 // is a template over the stream takes both.
+//
+// Throws what deadline_stream throws, with errors of TLS; the constructor throws if
+// OpenSSL has no memory. Thread safety: as for deadline_stream, several fibers may call
+// all members at a time, except those for use before the handshake. Lifetime: that of
+// deadline_stream; the asio::ssl::context must outlive the stream. Shutdown: a call that
+// would wait throws `stopped`; a write that it cuts off ends writing. Cost: 34 KiB of
+// buffers for a connection, beside OpenSSL's. Go: tls.Conn.
 //
 // OpenSSL's callbacks (verification, names, ALPN, key log, info) run on the calling
 // fiber, inside OpenSSL. They must neither wait nor throw; a wait ends the program with a

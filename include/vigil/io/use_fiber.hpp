@@ -19,10 +19,6 @@
 //   under(ctx)           when ctx is done: throws vigil::cancelled
 //   a stop of the fiber  throws vigil::stopped
 //   the operation is destroyed (its io_context is): error operation_aborted
-//
-// Thread safety: Asio's. On several workers no two fibers may call an object at a time,
-// not even one to read and another to write, cancel or close: see deadline_stream. Any
-// fiber or thread may cancel the context of a wait.
 #pragma once
 
 #include <vigil/context.hpp>
@@ -42,6 +38,12 @@ struct token_access;
 // likewise, on any executor; it must be an asio::awaitable<T>, with no executor type of
 // its own, and run on its this_coro::executor only.
 //
+// Thread safety: a token is a plain value; the I/O object has Asio's. On several workers
+// no two fibers may call an object at a time, not even one to read and another to write,
+// cancel or close: see deadline_stream. Any fiber or thread may cancel the context of a
+// wait. Lifetime: a token keeps its context; buffers may be locals of the caller.
+// Behaviour: Asio's yield_context, with deadlines.
+//
 // At a deadline, a cancel and a stop the operation is cancelled
 // (cancellation_type::terminal), and the call returns only when its handler has run, so
 // nothing touches the caller's buffer afterwards. If the operation still succeeded, its
@@ -51,6 +53,9 @@ struct token_access;
 // equal to errc::operation_canceled. An operation that ignores cancellation (resolving a
 // name) keeps its caller until it completes; so does one on an io_context that is not run
 // or is stopped, unless that is the runtime's (io/io_context.hpp).
+//
+// Shutdown: cancels the operation, and throws `stopped` unless it still succeeded. Cost:
+// that of Asio's operation, and two switches.
 //
 // The wait is outside work: no deadlock is reported, and virtual time stands still.
 // Handlers run where the I/O object's executor or bind_executor says, on the worker's own
@@ -105,6 +110,10 @@ class fiber_token {
   const void* object_ = nullptr;  // for dumps
 };
 
+// use_fiber_t: the type of use_fiber, a token without a limit; its members return a
+// fiber_token, which says how the wait ends. Throws what fiber_token throws. Thread
+// safety: a constant. Lifetime: that of fiber_token. Shutdown: that of fiber_token. Cost:
+// that of fiber_token.
 class use_fiber_t {
  public:
   template <vigil::detail::time_point_like Time>
@@ -122,6 +131,7 @@ class use_fiber_t {
   }
 };
 
+// use_fiber: the token.
 inline constexpr use_fiber_t use_fiber{};
 
 }  // namespace VIGIL_IO
