@@ -22,6 +22,8 @@
 
 namespace VIGIL_PUBLIC::inspect {
 
+// install_options: the settings of install(). Throws nothing; install() refuses a signal
+// that cannot serve. Thread safety: a plain value.
 struct install_options {
   // The signal by which the thread of a running fiber is asked where it is; 0: such
   // threads are not asked. It is sent during a dump, on x86-64 not to those that /proc
@@ -62,12 +64,15 @@ struct install_options {
 // SIGQUIT and an abort write what a signal handler may: addresses instead of the names of
 // functions, which `vigil-symbols` puts in afterwards, and nothing of running fibers.
 //
-// Any thread, at any time; a later call changes the options. Throws std::invalid_argument
-// for a signal that cannot serve, and std::system_error if no thread can be had. The
-// price: a lock of vigil::mutex notes its holder, a fiber that is measured costs some
-// microseconds more, and one thread more sleeps until a dump is asked for.
+// Throws std::invalid_argument for a signal that cannot serve, and std::system_error if
+// no thread can be had. Thread safety: any thread, at any time; a later call changes the
+// options. Lifetime: for the rest of the program. Cost: a lock of vigil::mutex notes its
+// holder, a fiber that is measured costs some microseconds more, and one thread more
+// sleeps until a dump is asked for.
 VIGIL_API void install(const install_options& options = {});
 
+// dump_options: the settings of dump() and dump_json(). Throws nothing. Thread safety: a
+// plain value.
 struct dump_options {
   bool frames = true;
   bool addresses = false;  // as in install_options
@@ -76,19 +81,20 @@ struct dump_options {
 // Writes every fiber of the process, and then each runtime, as debug::dump does.
 // install() need not have been called, but without it running fibers are not asked.
 //
-// No fiber is stopped or delayed: the stack of a parked one is copied, and given up ("has
-// moved on") if the fiber has run meanwhile, so that no line mixes two moments. A running
-// one is interrupted for some microseconds, and shown as it was then. The innermost 128
-// frames of a stack are shown, and the 20 fibers that have waited for longest with the
-// same frames have a line each. At most 10 000 fibers are looked at; all are counted.
+// Cost: no fiber is stopped or delayed: the stack of a parked one is copied, and given up
+// ("has moved on") if the fiber has run meanwhile, so that no line mixes two moments. A
+// running one is interrupted for some microseconds, and shown as it was then. The
+// innermost 128 frames of a stack are shown, and the 20 fibers that have waited for
+// longest with the same frames have a line each. At most 10 000 fibers are looked at; all
+// are counted.
 //
 // The work is done on a thread of its own, for which the caller waits. If there is no
 // memory for it, or it takes longer than 20 s (a stuck fiber may hold a lock of malloc or
 // the dynamic loader), the fibers are listed as SIGQUIT lists them; after 3 s if malloc
 // does not even let it begin. The caller itself allocates nothing after install(); an
-// `out` that has no buffer yet remains without one then. Any thread, or a fiber, whose
-// worker is then kept for that time; not a signal handler. An error of writing stays in
-// `out`: ferror().
+// `out` that has no buffer yet remains without one then. Throws nothing; an error of
+// writing stays in `out`: ferror(). Thread safety: any thread, or a fiber, whose worker
+// is then kept for that time; not a signal handler. Shutdown: works during it.
 VIGIL_API void dump(std::FILE* out, const dump_options& options = {});
 
 // The same as one JSON object: "fiber_count", "groups" (the table), "fibers", "stacks",
@@ -97,12 +103,14 @@ VIGIL_API void dump(std::FILE* out, const dump_options& options = {});
 // Durations are in nanoseconds. Names are UTF-8, with U+FFFD in place of other bytes.
 // Throws std::bad_alloc, and std::system_error if no thread can be had, or if it takes
 // longer than 20 s. If malloc does not even let it begin, which an exception would need
-// as well, the object has one member, "error".
+// as well, the object has one member, "error". Thread safety: that of dump. Shutdown:
+// works during it. Cost: that of dump.
 VIGIL_API void dump_json(std::FILE* out, const dump_options& options = {});
 
 // stack_use: how much of their stacks the fibers that were started in one place have
 // used, in bytes: whole pages from the top of the stack down to the deepest that was
-// touched, with up to 1.5 KiB in which vigil keeps the fiber itself.
+// touched, with up to 1.5 KiB in which vigil keeps the fiber itself. Throws
+// std::bad_alloc when it is copied. Thread safety: a plain value.
 struct stack_use {
   static constexpr std::size_t buckets = 13;
   static constexpr std::size_t first_bound = 4096;
@@ -128,8 +136,8 @@ struct stack_use {
 // swapped out is not seen. At most 256 places have an entry; later ones count together,
 // as "others".
 //
-// A walk over the control blocks of all fibers is part of it, as in openmetrics(). Any
-// thread. Throws std::bad_alloc.
+// Throws std::bad_alloc. Thread safety: any thread. Cost: a walk over the control blocks
+// of all fibers, as in openmetrics().
 VIGIL_API std::vector<stack_use> stack_use_by_place();
 
 // The counters of each runtime that runs (vigil/stats.hpp), its fibers by state and by
@@ -138,31 +146,34 @@ VIGIL_API std::vector<stack_use> stack_use_by_place();
 // the singular, base units, states as attributes. Each runtime is one value of the
 // attribute "runtime". The type for HTTP is openmetrics_type.
 //
-// A walk over the control blocks of all fibers, a tenth of a microsecond each, is part of
-// it; nothing is stopped. Any thread. Throws std::bad_alloc.
+// Throws std::bad_alloc. Thread safety: any thread. Shutdown: a run that has ended is
+// left out. Cost: a walk over the control blocks of all fibers, a tenth of a microsecond
+// each; nothing is stopped.
 VIGIL_API std::string openmetrics();
 
+// openmetrics_type: the type of openmetrics() for HTTP. Thread safety: a constant.
 inline constexpr const char* openmetrics_type =
     "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 // --- the flight recorder (options::recorder_events)
 
 // Writes what each runtime that runs and records has recorded, and no more of it than the
-// last `last`, in the format of Perfetto: open the file at ui.perfetto.dev, or with its
-// trace_processor. docs/guide/recorder.md says what it shows, and how many seconds that
-// is. Times are those of the runtime's clock.
+// last `last` (zero or negative: only names), in the format of Perfetto: open the file at
+// ui.perfetto.dev, or with its trace_processor. docs/guide/recorder.md says what it
+// shows, and how many seconds that is. Times are those of the runtime's clock.
 //
-// Nothing is stopped. It takes about a microsecond for each event, and up to 3 s for the
-// names of functions if a limit of the time for which a fiber may run has passed; a
-// fiber's worker is kept for that time, so call it in vigil::blocking. Any thread; not a
-// signal handler.
-// Zero or negative: only the names are written. Throws std::bad_alloc, and
-// std::system_error if `out` cannot be written.
+// Cost: nothing is stopped. It takes about a microsecond for each event, and up to 3 s
+// for the names of functions if a limit of the time for which a fiber may run has passed;
+// a fiber's worker is kept for that time, so call it in vigil::blocking. Throws
+// std::bad_alloc, and std::system_error if `out` cannot be written. Thread safety: any
+// thread; not a signal handler.
 VIGIL_API void write_trace(std::FILE* out,
                            std::chrono::nanoseconds last = std::chrono::nanoseconds::max());
 
-// When a trace is to be written by itself; zero, or negative, stands for never. An event
-// is looked at where it is recorded: with options::recorder_events = 0 there is none.
+// record_options: when a trace is to be written by itself; zero, or negative, stands for
+// never. An event is looked at where it is recorded: with options::recorder_events = 0
+// there is none. Throws std::bad_alloc when the path is copied. Thread safety: a plain
+// value.
 struct record_options {
   // A timer fires later than this after its deadline; its slack counts as late. A fiber
   // that keeps its worker meanwhile is reported as the limit passes, as
@@ -193,8 +204,10 @@ struct record_options {
 // moment later. On virtual time the run stands still meanwhile, so that the file ends
 // with the event. A later call takes the place of an earlier one; with default options
 // nothing is written any more. A child of fork() writes nothing until it calls this
-// itself. Any thread. Throws std::invalid_argument for a signal that cannot serve, and
-// std::system_error if no thread can be started.
+// itself. Throws std::invalid_argument for a signal that cannot serve, and
+// std::system_error if no thread can be started. Thread safety: any thread. Lifetime:
+// until the next call. Cost: a thread that sleeps; each trace costs what write_trace
+// does.
 VIGIL_API void record_on(const record_options& options);
 
 }  // namespace VIGIL_PUBLIC::inspect

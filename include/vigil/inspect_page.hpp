@@ -27,6 +27,7 @@ class page_server;
 
 namespace VIGIL_PUBLIC::inspect {
 
+// page_options: the settings of serve(). Throws nothing. Thread safety: a plain value.
 struct page_options {
   // The page ends when this context is done, if one is given; otherwise only with its
   // live_page. A std::stop_token becomes a context by with_stop_token
@@ -45,15 +46,16 @@ struct page_options {
   bool announce = true;
 };
 
-// live_page: a page that is being served, and the right to end it.
+// live_page: a page that is being served, and the right to end it. Throws nothing.
 //
-// The page has a thread and a runtime of its own, so it answers even if all workers of
-// the program's runtimes are stuck, and takes none of their time. It keeps no program
+// Cost: the page has a thread and a runtime of its own, so it answers even if all workers
+// of the program's runtimes are stuck, and takes none of their time. It keeps no program
 // alive: it counts neither for exit_when::all_done nor when a deadlock is looked for. It
 // does not show itself, and metrics leave it out.
 //
-// Thread safety: one object may be used by one fiber or thread at a time. A fork is
-// restricted as long as it lives, as while a runtime runs (vigil/runtime.hpp).
+// Thread safety: one object may be used by one fiber or thread at a time. Lifetime: a
+// fork is restricted as long as it lives, as while a runtime runs (vigil/runtime.hpp).
+// Shutdown: the end of a run does not end it.
 class [[nodiscard]] VIGIL_API live_page {
  public:
   // For serve() only.
@@ -82,10 +84,11 @@ class [[nodiscard]] VIGIL_API live_page {
 // and serves the page there. A socket that an earlier process has left behind is
 // replaced.
 //
-// Any thread or fiber, whose worker is then kept for a millisecond or so. Throws
-// std::system_error if there is no such socket (EADDRINUSE if somebody listens there, or
-// if the path is another file), no thread or no descriptor, and std::invalid_argument for
-// a path of more than 107 bytes.
+// Thread safety: any thread or fiber, whose worker is then kept for a millisecond or so.
+// Lifetime: that of live_page. Cost: a thread, and a runtime. Throws std::system_error if
+// there is no such socket (EADDRINUSE if somebody listens there, or if the path is
+// another file), no thread or no descriptor, and std::invalid_argument for a path of more
+// than 107 bytes.
 VIGIL_API live_page serve(const char* path, const page_options& options = {});
 
 inline live_page serve(const std::string& path, const page_options& options = {}) {
@@ -95,7 +98,8 @@ inline live_page serve(const std::string& path, const page_options& options = {}
 // Serves the page to the clients of a listening stream socket, which the page owns from
 // now on, even if this throws: TCP or Unix. Throws as above, and std::invalid_argument if
 // the socket does not listen, or can be reached from other machines and
-// options.expose_to_network does not allow that.
+// options.expose_to_network does not allow that. Thread safety: that of serve. Lifetime:
+// that of live_page. Cost: that of serve.
 VIGIL_API live_page serve_descriptor(int listening, const page_options& options = {});
 
 // The same for an acceptor of Asio, TCP or Unix, that no operation is using: its

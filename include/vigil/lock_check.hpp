@@ -13,6 +13,8 @@
 
 namespace VIGIL_PUBLIC::lock_check {
 
+// install_options: the settings of install(). Throws nothing. Thread safety: a plain
+// value.
 struct install_options {
   bool abort = false;  // end the program, with a core, after the first report
 };
@@ -27,12 +29,13 @@ struct install_options {
 //
 // The library defines the functions of pthread.h that lock, so linking it puts them in
 // place, in front of the C library's or a sanitizer's. A report waits for the names of
-// functions, 3 s at most, on the fiber's worker. The price: each lock that a fiber takes
-// reads 8 frames, which takes some microseconds, and 3 KiB of stack.
+// functions, 3 s at most, on the fiber's worker. Cost: each lock that a fiber takes reads
+// 8 frames, which takes some microseconds, and 3 KiB of stack.
 //
-// Any thread, at any time; a later call changes the options. The environment variable
-// VIGIL_LOCK_CHECK=report or =abort does the same before main(), if the shared library is
-// preloaded, or the static one linked whole.
+// Thread safety: any thread, at any time; a later call changes the options. Lifetime: for
+// the rest of the program. The environment variable VIGIL_LOCK_CHECK=report or =abort
+// does the same before main(), if the shared library is preloaded, or the static one
+// linked whole.
 VIGIL_API void install(const install_options& options = {});
 
 }  // namespace VIGIL_PUBLIC::lock_check

@@ -13,7 +13,7 @@ namespace VIGIL_PUBLIC {
 
 // delay_histogram: how long something took to happen. Bucket i counts delays that were
 // less than 2^i microseconds and are in no earlier bucket; the last bucket counts the
-// rest.
+// rest. Throws nothing. Thread safety: a plain value.
 struct delay_histogram {
   static constexpr std::size_t buckets = 32;
   std::array<std::uint64_t, buckets> count{};
@@ -28,7 +28,7 @@ struct delay_histogram {
 };
 
 // blocking_stats: a snapshot of a side pool (blocking.hpp). `done` counts from its
-// creation.
+// creation. Throws nothing. Thread safety: a plain value.
 struct blocking_stats {
   std::size_t threads = 0;  // made so far
   std::size_t queued = 0;   // functions that wait for a thread
@@ -41,6 +41,9 @@ struct blocking_stats {
   delay_histogram run_time;
 };
 
+// runtime_stats: the counters of a runtime, as runtime::stats() and stats() return them;
+// each is a sum over the workers, exact when the program is quiet. Throws nothing. Thread
+// safety: a plain value.
 struct runtime_stats {
   // Fibers. inspect::openmetrics() (vigil/inspect.hpp) has them by state and by reason of
   // their wait, and tasks by state; for that it walks over all of them.
