@@ -8,7 +8,7 @@ headers     a public header is included by vigil/vigil.hpp or vigil/io.hpp, or s
             the table of first-steps.md; what that table names exists
 libraries   pkg-config's names in src/meson.build are those of src/'s folders, of meson's
             subprojects, of vigil.wrap, of CMake's two lists of targets, of the packaging
-            test, of ARCHITECTURE.md's tree, and of README.md's table, with their components
+            test, of ARCHITECTURE.md's tree, and of installing.md's table, with their components
 tree        ARCHITECTURE.md's tree has the folders of the first two levels
 names       a library, a component or a target that a page names is one of these
 """
@@ -105,8 +105,8 @@ def check_libraries():
     libraries = set(re.findall(r"pkgconfig\.generate\(\s*name: '([\w-]+)'", meson))
     components = {library.removeprefix("vigil-").replace("-", "_") for library in libraries}
     config = text_of("cmake/vigil-config.cmake.in")
-    readme = text_of("README.md")
-    table = re.findall(r"^\| `(vigil[\w-]*)` \| `vigil::(\w+)` \|", readme, re.M)
+    page = "docs/guide/installing.md"
+    table = re.findall(r"^\| `(vigil[\w-]*)` \| `vigil::(\w+)` \|", text_of(page), re.M)
     lists = {
         "src/meson.build, override_dependency":
             re.findall(r"override_dependency\('([\w-]+)'", meson),
@@ -120,11 +120,11 @@ def check_libraries():
         "cmake/vigil-config.cmake.in": re.findall(r"^ *_vigil_library\(\w+ ([\w-]+)", config, re.M),
         "tests/packaging/ways_test.py":
             re.findall(r"\"(vigil[\w-]*)\": \"\w*program\.cpp\"", text_of("tests/packaging/ways_test.py")),
-        "README.md, the table of libraries": [library for library, _ in table],
+        f"{page}, the table of libraries": [library for library, _ in table],
     }
     for where, names in lists.items():
         expect_same(libraries, set(names), where, "the library")
-    expect_same(components, {component for _, component in table}, "README.md", "the component")
+    expect_same(components, {component for _, component in table}, page, "the component")
     wanted = re.search(r"set\(_vigil_wanted (vigil .*)\)$", config, re.M)[1].split()
     expect_same(components, set(wanted), "cmake/vigil-config.cmake.in, the default", "the component")
     return libraries, components
