@@ -9,22 +9,17 @@ what makes it one. Without a git history, or without those commits in it, there 
 to look at: the exit status is 77.
 """
 import re
-import subprocess
 import sys
+
+sys.dont_write_bytecode = True
+import repository  # noqa: E402
+from repository import output as git  # noqa: E402
 
 FIRST = "c2c27546813ccdfddda47875a1940d71862f85f2"
 MOST = 60
 FIRST_OF_A_SIZE = "b66b78590c4483715f17b262390b8d5ee2754b21"
 MOST_LINES = 800
 GENERATED = {"docs/internals/walks.md"}
-
-
-def git(root, *arguments):
-    try:
-        done = subprocess.run(["git", "-C", root, *arguments], capture_output=True, text=True)
-    except FileNotFoundError:
-        return None
-    return done.stdout if done.returncode == 0 else None
 
 
 def changed_lines(root, commit):
@@ -45,6 +40,9 @@ def changed_lines(root, commit):
 
 def main():
     root = sys.argv[1]
+    if repository.git(root, "rev-parse", "HEAD") is None:
+        print(f"skipped: {repository.NONE}")
+        return 77
     for first in (FIRST, FIRST_OF_A_SIZE):
         if git(root, "merge-base", "--is-ancestor", first, "HEAD") is None:
             print("skipped: no history to look at")

@@ -13,9 +13,11 @@ tree        ARCHITECTURE.md's tree has the folders of the first two levels
 names       a library, a component or a target that a page names is one of these
 """
 import re
-import subprocess
 import sys
 from pathlib import Path
+
+sys.dont_write_bytecode = True
+import repository  # noqa: E402
 
 ROOT = Path(sys.argv[1]).resolve()
 COMPONENTS = re.compile(r"COMPONENTS ([a-z_ ]+)[)\]]|\bcomponents? ((?:`[\w-]+`(?:, | and )?)+)")
@@ -84,13 +86,11 @@ def tree_of(page):
 
 def check_tree():
     """A folder stands there if git knows a file in it."""
-    try:
-        done = subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True, text=True, check=False)
-    except FileNotFoundError:
+    known = repository.git(ROOT, "ls-files")
+    if known is None:
+        print(f"skipped: the tree of ARCHITECTURE.md: {repository.NONE}")
         return
-    if not done.stdout:
-        return  # an unpacked archive, perhaps within another repository
-    wanted = {"/".join(parts[:n]) for parts in (line.split("/") for line in done.stdout.splitlines())
+    wanted = {"/".join(parts[:n]) for parts in (line.split("/") for line in known.splitlines())
               for n in (1, 2) if len(parts) > n}
     named, above = set(), ""
     for indent, folder in re.findall(r"^( *)([.\w]+)/", tree_of("ARCHITECTURE.md"), re.M):

@@ -3,19 +3,17 @@
 
 It looks at the lines of .cpp files in src/ that differ from the commit BASE, or else from
 where this branch left origin's, or else from HEAD. A whole file would bring up faults
-from before .clang-tidy was run at all.
+from before .clang-tidy was run at all. Exit status 77: nothing can be compared here.
 """
 import os
 import shutil
 import subprocess
 import sys
 
+sys.dont_write_bytecode = True
+from repository import NONE, git  # noqa: E402
+
 DIFF, TIDY = "clang-tidy-diff-14.py", "clang-tidy-14"
-
-
-def git(root, *arguments):
-    done = subprocess.run(["git", "-C", root, *arguments], capture_output=True, text=True)
-    return done.stdout if done.returncode == 0 else None
 
 
 def base_of(root):
@@ -27,9 +25,12 @@ def base_of(root):
 
 def main():
     root, build = sys.argv[1:3]
-    if shutil.which(DIFF) is None or git(root, "rev-parse", "HEAD") is None:
-        print("no clang-tidy, or no history: nothing to look at")
-        return 0
+    if git(root, "rev-parse", "HEAD") is None:
+        print(f"skipped: {NONE}")
+        return 77
+    if shutil.which(DIFF) is None:
+        print(f"skipped: {DIFF} is not installed")
+        return 77
     base = sys.argv[3] if len(sys.argv) > 3 else base_of(root)
     changes = git(root, "diff", "-U0", base, "--", "src/*.cpp")
     if not changes:
