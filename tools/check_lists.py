@@ -21,7 +21,8 @@ import repository  # noqa: E402
 
 ROOT = Path(sys.argv[1]).resolve()
 COMPONENTS = re.compile(r"COMPONENTS ([a-z_ ]+)[)\]]|\bcomponents? ((?:`[\w-]+`(?:, | and )?)+)")
-TOOLS = {"vigil-symbols", "vigil-asio-check"}  # named like a library
+# Named like a library: tools, and packages of Debian.
+OTHERS = {"vigil-symbols", "vigil-asio-check", "vigil-doc", "vigil-tools"}
 faults = []
 
 
@@ -139,7 +140,7 @@ def check_names(libraries, components):
         if not page.endswith(".md") or page == "CHANGELOG.md":
             continue
         named = re.findall(r"dependency\('([\w-]+)'\)|`(vigil-[a-z-]+)`", text)
-        unknown = {a or b for a, b in named} - libraries - TOOLS
+        unknown = {a or b for a, b in named} - libraries - OTHERS
         faults.extend(f"{page}: there is no library {x}" for x in sorted(unknown))
 
 
