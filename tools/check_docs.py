@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Checks that code in the docs runs, and prints what they say: usage: check_docs.py SOURCE_ROOT
+"""Checks that code in the docs runs, and prints what they say:
+
+    check_docs.py SOURCE_ROOT [--update]
 
 A ```cpp block in README.md or docs/ that follows the line
 
@@ -18,6 +20,16 @@ A ``` block that follows the line
 must quote what these files say, with which the example's output is compared. A line `…`
 leaves lines out; printed.py says what the files may hold. In a page with such a line any
 other ``` block is a fault, unless it begins with a command (`$ `).
+
+A page with the line
+
+    <!-- each of: examples/recipes -->
+
+shows each program of that folder and the folders in it, with all that it prints, under a
+heading `### TASK` of its own, to which a line before the first such heading links.
+
+--update writes the blocks of code anew, and on such a page the output as well; the lines
+with their marks, and some block after each, must be there.
 """
 import re
 import sys
@@ -29,6 +41,7 @@ from printed import agrees, blocks_of  # noqa: E402
 
 MARK = re.compile(r"^\s*<!--\s*example:\s*(\S+)\s+(\S+)\s*-->\s*$")
 PRINTED = re.compile(r"^\s*<!--\s*printed:\s*(\S.*?)\s*-->\s*$")
+EACH_OF = re.compile(r"^\s*<!--\s*each of:\s*(\S+)\s*-->\s*$")
 
 
 def is_cmake(path):
@@ -111,6 +124,50 @@ def misquoted(quoted, wanted):
     return None
 
 
+def check_each_of(root, lines, place_of):
+    """A page of programs: each is there, with its whole output, and in the contents."""
+    folder = next((match[1] for line in lines if (match := EACH_OF.match(line))), None)
+    if folder is None:
+        return
+    shown = {match[1]: index for index, line in enumerate(lines) if (match := MARK.match(line))}
+    heads = [index for index, line in enumerate(lines) if line.startswith("### ")]
+    for program in sorted((root / folder).rglob("*.cpp")):
+        name = program.relative_to(root).as_posix()
+        if name not in shown:
+            yield f"{place_of(0)}: does not show {name}"
+            continue
+        index = shown.pop(name)
+        output = name.replace(".cpp", ".expected")
+        after = next((i for i in heads if i > index), len(lines))
+        at = next((i for i in range(index, after)
+                   if (match := PRINTED.match(lines[i])) and match[1] == output), None)
+        if at is None:
+            yield f"{place_of(index)}: no <!-- printed: {output} --> follows"
+        elif (block := block_after(lines, at, "```")) is not None:
+            if len(block.splitlines()) != len((root / output).read_text().splitlines()):
+                yield f"{place_of(at)}: is not the whole of {output}"
+    contents = lines[:heads[0]] if heads else lines
+    for index in heads:
+        if not any(f"[{lines[index][4:]}](#" in line for line in contents):
+            yield f"{place_of(index)}: the contents do not link `{lines[index][4:]}`"
+
+
+def update(root, page):
+    """Puts what the examples say into the blocks of a page."""
+    lines = page.read_text().splitlines()
+    whole = any(map(EACH_OF.match, lines))
+    for index in reversed(range(len(lines))):
+        text = None
+        if match := MARK.match(lines[index]):
+            text, _ = region(root / match[1], match[2])
+        elif whole and (match := PRINTED.match(lines[index])):
+            text = (root / match[1]).read_text().rstrip("\n")
+        fences = [i for i in range(index + 1, len(lines)) if lines[i].strip().startswith("```")][:2]
+        if text is not None and len(fences) == 2:
+            lines[fences[0] + 1:fences[1]] = text.splitlines()
+    page.write_text("\n".join(lines) + "\n")
+
+
 def check_page(root, page):
     lines = page.read_text().splitlines()
     for index in unmarked_blocks(lines):
@@ -129,12 +186,16 @@ def check_page(root, page):
             yield f"{place}: no {fence} block follows"
         elif shown != wanted:
             yield f"{place}: differs from {match[1]} [{match[2]}], which reads\n{wanted}"
-    yield from check_printed(root, lines, lambda i: f"{page.relative_to(root)}:{i + 1}")
+    for check in (check_printed, check_each_of):
+        yield from check(root, lines, lambda i: f"{page.relative_to(root)}:{i + 1}")
 
 
 def main():
     root = Path(sys.argv[1])
     pages = [p for p in sorted(root.glob("*.md")) + sorted((root / "docs").rglob("*.md"))]
+    if "--update" in sys.argv[2:]:
+        for page in pages:
+            update(root, page)
     faults = [fault for page in pages for fault in check_page(root, page)]
     print("\n".join(faults) or f"{len(pages)} pages agree with the examples")
     return 1 if faults else 0
