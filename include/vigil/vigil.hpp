@@ -25,3 +25,4 @@
 #include <vigil/time.hpp>
 #include <vigil/timeout_list.hpp>
 #include <vigil/timer.hpp>
+#include <vigil/version.hpp>

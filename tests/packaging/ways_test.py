@@ -413,7 +413,7 @@ def cmake_build(folder, *more, programs=PROGRAMS):
 
 
 def cmake_find(tree, prefix, programs=PROGRAMS):
-    cmake_project(tree / "finds", "find_package(vigil 0.1 REQUIRED "
+    cmake_project(tree / "finds", "find_package(vigil 0.2 REQUIRED "
                   "COMPONENTS io tls inspect lock_check inspect_page)\n", programs)
     cmake_build(tree / "finds", f"-DCMAKE_PREFIX_PATH={prefix}", programs=programs)
 
