@@ -3,6 +3,7 @@
 
 #include <vigil/detail/config.hpp>
 #include <vigil/detail/shared_call.hpp>
+#include <vigil/version.hpp>
 
 #include <chrono>
 #include <concepts>
@@ -148,11 +149,15 @@ struct watch_source {
 
 }  // namespace detail
 
-// options: the settings of a runtime. Throws nothing; the constructor of a runtime throws
+// options: the settings of a runtime, whose members are set by name:
+// options{.workers = 4}. Throws nothing; the constructor of a runtime throws
 // std::invalid_argument, with the range in the message, for a value out of range. Thread
 // safety: a plain value. Lifetime: a runtime keeps a copy, and with it the captures of
 // before_end and on_unhandled.
 struct options {
+  // Set by its constructor, and the first member in each version (version.hpp).
+  detail::header_mark made_with = {};
+
   // The number of worker threads, including the calling one; at most 1024. 0 means the
   // number of processors in the affinity mask, limited by the cgroup's quota.
   std::size_t workers = 0;

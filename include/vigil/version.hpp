@@ -14,10 +14,33 @@
 namespace VIGIL_PUBLIC {
 
 // The version of the library that the program has loaded or linked. VIGIL_VERSION is that
-// of the headers.
+// of the headers; they may differ in the patch number. A runtime that is made with the
+// headers of another minor version ends the program with a message.
 VIGIL_API int version() noexcept;
 
 // The same as a text, such as "0.2.3".
 VIGIL_API const char* version_string() noexcept;
+
+namespace detail {
+
+// Carries the version of the headers that a program was compiled with into the library.
+// It is the first member of `options`, so a library of any version finds it.
+class header_mark {
+ public:
+  static constexpr unsigned known = 0x7669'6769;  // earlier headers have something else here
+
+  // Never a function of its own, of which the linker would keep one for all files.
+  [[gnu::always_inline]] constexpr header_mark() noexcept
+      : known_(known), version_(VIGIL_VERSION) {}
+
+  // The version, or 0 for headers without a mark.
+  constexpr int version() const noexcept { return known_ == known ? version_ : 0; }
+
+ private:
+  unsigned known_;
+  int version_;
+};
+
+}  // namespace detail
 
 }  // namespace VIGIL_PUBLIC

@@ -1,3 +1,4 @@
+#include "core/runtime/runtime_core.hpp"
 #include "core/sched/worker/scheduler.hpp"
 #include "io/watch_service.hpp"
 
@@ -9,6 +10,7 @@
 namespace VIGIL_IO {
 
 void attach(options& settings, boost::asio::io_context& context) noexcept {
+  vigil::detail::refuse_other_headers(settings);
   settings.watch.make = [](boost::asio::io_context& given) -> vigil::detail::watch* {
     return new vigil::detail::io_watch(given);
   };

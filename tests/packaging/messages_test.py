@@ -58,6 +58,7 @@ WRONG = [
     ("vigil::co::send(words, word)", r"write std::move\(v\)"),
     ("vigil::on_send(words, word)", ON_SEND),
     ("vigil::on_send(vigil::sender(words), word, [] {})", ON_SEND),
+    ("vigil::options{4}", "header_mark"),
     ("vigil::select(mixed)", r"write on_recv\(ch, f\)"),
     ("vigil::co::select(mixed)", r"write on_recv\(ch, f\)"),
 ]

@@ -184,13 +184,13 @@ namespace {
 constexpr detail::nanos longest_poll = 1'000'000;
 
 detail::scheduler_options of_guest(const options& settings) {
+  detail::scheduler_options o = detail::checked(settings);
   if (settings.workers > 1) {
     throw std::invalid_argument(
         "vigil::guest_runtime: options::workers is " + std::to_string(settings.workers) +
         "; a guest has one worker, the host's thread, so leave it 0. For more work at once use "
         "blocking(), or a runtime on another thread");
   }
-  detail::scheduler_options o = detail::checked(settings);
   o.workers = 1;
   o.is_guest = true;
   o.stuck_limit = std::chrono::nanoseconds(0);  // it stands still whenever the host does

@@ -106,6 +106,7 @@ std::size_t recorder_events(std::optional<std::size_t> asked) {
 }  // namespace
 
 scheduler_options checked(const options& settings) {
+  refuse_other_headers(settings);
   if (settings.workers > 1024) {
     throw std::invalid_argument("vigil: options::workers is " + std::to_string(settings.workers) +
                                 "; it must be at most 1024, or 0 for one per processor");
@@ -182,10 +183,14 @@ std::unique_ptr<detail::watch> watch_of(const options& settings) {
   return std::unique_ptr<detail::watch>(from.make(*from.context));
 }
 
+runtime_core* make_core(const options& settings) {
+  const detail::scheduler_options own = detail::checked(settings);  // first of all
+  return new runtime_core(own, watch_of(settings));
+}
+
 }  // namespace
 
-runtime::runtime(options settings)
-    : runtime(new runtime_core(detail::checked(settings), watch_of(settings))) {}
+runtime::runtime(options settings) : runtime(make_core(settings)) {}
 
 runtime::runtime(runtime_core* made) : core_(made) {
   core_->sched.object.store(this);

@@ -36,8 +36,12 @@ class runtime_core {
   std::unique_ptr<side_pool> blocking;
 };
 
-// Checks the values and fills in the defaults of the machine; throws
-// std::invalid_argument.
+// Ends the program if the headers that have made these settings do not fit the library.
+// Called before anything else of the settings is read, since the rest may lie elsewhere.
+VIGIL_FOR_IO void refuse_other_headers(const options& settings) noexcept;
+
+// Refuses other headers, checks the values and fills in the defaults of the machine;
+// throws std::invalid_argument.
 scheduler_options checked(const options& settings);
 
 // Throws what run() throws if its main function was stopped before it had the result;
