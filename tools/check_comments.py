@@ -2,7 +2,7 @@
 """Checks comments and pages for faults: usage: check_comments.py SOURCE_ROOT [--show]
 
 In src/, include/, tests/, examples/ and bench/ (comments), README.md, ARCHITECTURE.md,
-CONTRIBUTING.md, UPGRADING.md and docs/ (text):
+CONTRIBUTING.md, SECURITY.md, UPGRADING.md and docs/ (text):
 
   width   a line of comment reaches past column 90 (code, also in a comment,
           may go to 100)
@@ -33,7 +33,7 @@ import allowance  # noqa: E402
 
 WIDTH, HEAD = 90, 25
 CODE = ("src", "include", "tests", "examples", "bench")
-PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "UPGRADING.md")
+PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "UPGRADING.md")
 
 # Pattern -> what to write. Matched in the text of a comment or a paragraph, whose lines
 # are joined by one space.
