@@ -20,7 +20,7 @@ def text_of(root, path):
 
 
 def version_of(root):
-    return re.search(r"version: '(\d+\.\d+\.\d+)'", text_of(root, "meson.build"))[1]
+    return ".".join(re.findall(r"^#define VIGIL_VERSION_[MP][A-Z]+ (\d+)$", text_of(root, "include/vigil/version.hpp"), re.M))
 
 
 def addresses_of(root):

@@ -77,8 +77,10 @@ def check_refusals(clone, out):
     cases = [
         (lambda: clone.write("a_new_file", ""), None, r"the tree is not clean:\n\?\? a_new_file"),
         (lambda: clone.edit("README.md", "vigil", "vigIl"), None, r"the tree is not clean:\n M README.md"),
-        (lambda: clone.edit("CMakeLists.txt", f"VERSION {version}", "VERSION 9.9.9"), "build: another version",
-         rf"the version is {version}, and 9\.9\.9 in CMakeLists\.txt"),
+        (lambda: clone.edit("README.md", f"vigil-{version}", "vigil-9.9.9"), "docs: another version",
+         rf"the version is {version}, and 9\.9\.9 in README\.md"),
+        (lambda: clone.edit("include/vigil/version.hpp", "MINOR ", "MINOR 9"), "version: another one",
+         r"check_sources\.py does not pass:"),
         (lambda: clone.edit("CHANGELOG.md", heading, f"## {version}, in work"), "docs: not yet",
          rf"{version} has no date: `## {version}, in work`"),
         (lambda: clone.edit("CHANGELOG.md", heading, f"## {version}, 2999-01-01"), "docs: some day",

@@ -15,8 +15,8 @@ WAY is one of:
   subproject    ROOT as a subproject of a meson project, by vigil.wrap, with shared
                 libraries: their names, and what they export; with the defaults it is
                 compiled in few steps
-  cmake-source  ROOT by FetchContent, which calls add_subdirectory; installs it with CMake,
-                find_package again. All sources of a library are compiled as one here:
+  cmake-source  ROOT by FetchContent, as README.md has it, but from the tree instead of an
+                address; installs it with CMake, find_package again. All sources of a library are compiled as one here:
                 which ones meet otherwise changes with each new file, and users choose
                 other numbers. So two that define one name, or a local that hides what
                 another file defines, are faults; so is what other projects warn of.
@@ -469,18 +469,20 @@ def lib64(tree):
 
 def cmake_source(tree):
     need("cmake")
-    cmake_project(tree / "adds", f"include(FetchContent)\n"
-                  f"FetchContent_Declare(vigil SOURCE_DIR {ROOT})\n"
-                  f"FetchContent_MakeAvailable(vigil)\n", ALL_IN_ONE)
-    run("cmake", "-S", tree / "adds", "-B", tree / "adds" / "build", *cmake_arguments())
+    lines = re.search(r"```cmake\n(include\(FetchContent\)\n.*?)```", (ROOT / "README.md").read_text(), re.S)
+    expect(lines and lines[1].count("\n") == 6, "README.md has no six lines with FetchContent")
+    cmake_project(tree / "adds", f"add_executable(my_program {HERE / PROGRAMS['vigil']})\n{lines[1]}", ALL_IN_ONE)
+    source = f"-DFETCHCONTENT_SOURCE_DIR_VIGIL={ROOT}"
+    run("cmake", "-S", tree / "adds", "-B", tree / "adds" / "build", *cmake_arguments(), source)
     rules = (tree / "adds" / "build" / "build.ninja").read_text()
     flags_of_vigil = re.findall(r"^  FLAGS = (.*-fvisibility=hidden.*)$", rules, re.M)
     expect(flags_of_vigil and all(" -w" in line for line in flags_of_vigil),
            "in another project vigil is compiled with its warnings")
     check_linked_alone(tree / "adds" / "build", ["vigil", "vigil-io", "vigil-tls"])
     # Then with the warnings, and with g++ as C++23.
-    cmake_build(tree / "adds", "-DVIGIL_INSTALL=ON", "-DVIGIL_WARNINGS=ON",
+    cmake_build(tree / "adds", source, "-DVIGIL_INSTALL=ON", "-DVIGIL_WARNINGS=ON",
                 *([] if IS_CLANG else ["-DCMAKE_CXX_STANDARD=23"]), programs=ALL_IN_ONE)
+    expect_program(tree / "adds" / "build" / "my_program", "vigil")
     run("cmake", "--install", tree / "adds" / "build", "--prefix", tree / "installed")
     check_debuggers(tree / "installed")
     cmake_find(tree, tree / "installed", ALL_IN_ONE)
