@@ -392,8 +392,8 @@ class [[nodiscard]] scoped_close {
 // Makes a channel with room for `capacity` values; 0 makes it unbuffered. Throws
 // std::length_error if no machine could hold that many, and std::bad_alloc if this one
 // cannot. Thread safety: any thread, with or without a runtime. Lifetime: the channel
-// goes with its last handle. Cost: one allocation, and one for the whole buffer. Go:
-// make(chan T, capacity).
+// goes with its last handle. Shutdown: it belongs to no run. Cost: one allocation, and
+// one for the whole buffer. Go: make(chan T, capacity).
 template <class T>
 channel<T> make_channel(std::size_t capacity = 0, const site& from = site::current()) {
   static_cast<void>(sizeof(detail::value_room<T>));  // checks its assertions

@@ -231,7 +231,9 @@ namespace wall {
 using timer = clock_timer<wall_clock>;
 
 // scoped_timer: stops the timer at the end of the scope, and waits for its callback.
-// Throws, thread safety, lifetime and shutdown are those of vigil::scoped_timer.
+// Throws nothing from its destructor. Thread safety: that of vigil::scoped_timer.
+// Lifetime: that of vigil::scoped_timer. Shutdown: that of vigil::scoped_timer. Cost:
+// that of wall::timer.
 using scoped_timer = detail::scoped_handle<timer>;
 
 // Parks the calling fiber until the wall clock reads t; returns at once if it has passed.
@@ -271,7 +273,9 @@ namespace boot {
 // timer: a clock_timer on boot time, with all that is said there.
 using timer = clock_timer<boot_clock>;
 
-// scoped_timer: as wall::scoped_timer.
+// scoped_timer: as wall::scoped_timer. Throws nothing from its destructor. Thread safety:
+// that of vigil::scoped_timer. Lifetime: that of vigil::scoped_timer. Shutdown: that of
+// vigil::scoped_timer. Cost: that of boot::timer.
 using scoped_timer = detail::scoped_handle<timer>;
 
 // Parks the calling fiber until boot_clock reads t. Otherwise as wall::sleep_until.

@@ -297,8 +297,8 @@ template <class T>
 // registration. Throws wrong_place, `stopped` and `cancelled` from stop_and_wait() alone.
 // Thread safety: that of context. Lifetime: dropping it changes nothing: f may still run.
 // If f refers to variables of a scope, or to the object that keeps the handle, use
-// scoped_done_callback. Shutdown: that of after_func. Go: the stop function of
-// context.AfterFunc.
+// scoped_done_callback. Shutdown: that of after_func. Cost: a shared handle. Go: the stop
+// function of context.AfterFunc.
 class done_callback {
  public:
   done_callback() noexcept = default;  // stop() is false

@@ -204,7 +204,8 @@ VIGIL_API bool stop_requested() noexcept;
 // others too. A pinned fiber that is ready may wait there for one turn of another fiber,
 // however long it is, even while other workers are idle: beside an endless one it never
 // runs again, and no stop reaches it. Throws wrong_place outside a fiber. Thread safety:
-// it belongs to the fiber that made it. Lifetime: it ends on that fiber. Go:
+// it belongs to the fiber that made it. Lifetime: it ends on that fiber. Shutdown: it is
+// stopped like others, on its worker. Cost: a counter, and the waits above. Go:
 // runtime.LockOSThread, but the thread runs other fibers as well.
 class [[nodiscard]] VIGIL_API pin {
  public:
@@ -220,7 +221,7 @@ class [[nodiscard]] VIGIL_API pin {
 // shield: while it lives, waits of this fiber do not throw `stopped`. For clean-up that
 // must wait, above all in destructors and other noexcept functions. Throws wrong_place
 // outside a fiber. Thread safety: it belongs to the fiber that made it. Lifetime: it ends
-// on that fiber. Shutdown: waits for it, at most options::stop_limit.
+// on that fiber. Shutdown: waits for it, at most options::stop_limit. Cost: a counter.
 class [[nodiscard]] VIGIL_API shield {
  public:
   [[nodiscard]] shield();
@@ -235,7 +236,8 @@ class [[nodiscard]] VIGIL_API shield {
 // no_park: while it lives, a call that would give up the worker ends the program with a
 // message. Guards code that holds a std::mutex, the address of a thread_local, or errno.
 // Throws wrong_place outside a fiber. Thread safety: it belongs to the fiber that made
-// it. Lifetime: it ends on that fiber.
+// it. Lifetime: it ends on that fiber. Cost: a counter, and a look at it in calls that
+// wait.
 class [[nodiscard]] VIGIL_API no_park {
  public:
   [[nodiscard]] no_park();

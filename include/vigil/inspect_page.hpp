@@ -85,10 +85,10 @@ class [[nodiscard]] VIGIL_API live_page {
 // replaced.
 //
 // Thread safety: any thread or fiber, whose worker is then kept for a millisecond or so.
-// Lifetime: that of live_page. Cost: a thread, and a runtime. Throws std::system_error if
-// there is no such socket (EADDRINUSE if somebody listens there, or if the path is
-// another file), no thread or no descriptor, and std::invalid_argument for a path of more
-// than 107 bytes.
+// Lifetime: that of live_page. Shutdown: that of live_page. Cost: a thread, and a
+// runtime. Throws std::system_error if there is no such socket (EADDRINUSE if somebody
+// listens there, or if the path is another file), no thread or no descriptor, and
+// std::invalid_argument for a path of more than 107 bytes.
 VIGIL_API live_page serve(const char* path, const page_options& options = {});
 
 inline live_page serve(const std::string& path, const page_options& options = {}) {
@@ -99,7 +99,7 @@ inline live_page serve(const std::string& path, const page_options& options = {}
 // now on, even if this throws: TCP or Unix. Throws as above, and std::invalid_argument if
 // the socket does not listen, or can be reached from other machines and
 // options.expose_to_network does not allow that. Thread safety: that of serve. Lifetime:
-// that of live_page. Cost: that of serve.
+// that of live_page. Shutdown: that of live_page. Cost: that of serve.
 VIGIL_API live_page serve_descriptor(int listening, const page_options& options = {});
 
 // The same for an acceptor of Asio, TCP or Unix, that no operation is using: its

@@ -59,9 +59,9 @@ struct stuck_report {
 // disguise: encoded, at an address that is no multiple of four, in memory that cannot be
 // read, or in the kernel alone (the data of an epoll set, bytes in a pipe).
 //
-// A fiber that waits for nothing but the shutdown of its runtime counts as certain, since
-// it goes on only then; main does not, which waits so in a server. The process must not
-// be forked meanwhile.
+// Shutdown: a fiber that waits for nothing but the shutdown of its runtime counts as
+// certain, since it goes on only then; main does not, which waits so in a server. The
+// process must not be forked meanwhile.
 //
 // Throws std::bad_alloc, and std::system_error if no thread can be had or reading the
 // names of functions takes longer than 20 s. Thread safety: any thread or fiber, whose
@@ -69,7 +69,8 @@ struct stuck_report {
 VIGIL_API stuck_report find_stuck_fibers();
 
 // Writes the text of that report. Throws what find_stuck_fibers throws. Thread safety:
-// that of find_stuck_fibers. Cost: that of find_stuck_fibers.
+// that of find_stuck_fibers. Shutdown: that of find_stuck_fibers. Cost: that of
+// find_stuck_fibers.
 VIGIL_API void dump_stuck_fibers(std::FILE* out);
 
 }  // namespace VIGIL_PUBLIC::inspect
@@ -93,14 +94,15 @@ struct leak_options {
   std::chrono::nanoseconds patience = std::chrono::seconds(1);
 };
 
-// Throws `leak` if a fiber can never go on. On virtual time it first waits until every
-// other fiber has done what it can at this instant (settle()); on real time until none is
-// ready to run or runs, and as long as a thread cannot be stopped in time, for `patience`
-// at most. The caller is not a leak, and what it can reach may still wake others: leave
-// the scope of the code under test first. The fibers of all runtimes of the process are
-// looked at. If nothing can be certain (why_none_certain), it says so once on standard
-// error, and throws only with leak_options::possible. Thread safety: any fiber. Cost:
-// that of find_stuck_fibers. Go: goleak.VerifyNone.
+// Looks for fibers that can never go on; `leak` is thrown if there is one. On virtual
+// time it first waits until every other fiber has done what it can at this instant
+// (settle()); on real time until none is ready to run or runs, and as long as a thread
+// cannot be stopped in time, for `patience` at most. The caller is not a leak, and what
+// it can reach may still wake others: leave the scope of the code under test first. The
+// fibers of all runtimes of the process are looked at. If nothing can be certain
+// (why_none_certain), it says so once on standard error, and throws only with
+// leak_options::possible. Thread safety: any fiber. Shutdown: that of find_stuck_fibers.
+// Cost: that of find_stuck_fibers. Go: goleak.VerifyNone.
 //
 // Waits on a fiber: throws stopped, and as inspect::find_stuck_fibers() and settle() do.
 VIGIL_API void check_no_leaks(const leak_options& options = {});

@@ -56,6 +56,7 @@ struct stoppable_t {
   explicit stoppable_t() = default;
 };
 
+// stoppable: the argument of post() and defer() with which they return a timer.
 inline constexpr stoppable_t stoppable{};
 
 // Runs f in a later round, on a fiber of the current runtime, after those that were

@@ -90,8 +90,9 @@ template <detail::sends C, class F = detail::nothing>
 // select waits. It bounds this wait only: a loop over channels that may always be ready
 // is ended by the channel of after(), which takes its turn among them. Throws
 // std::invalid_argument for NaN; select() throws std::bad_alloc if it cannot be armed.
-// Thread safety: a case belongs to one select at a time. Shutdown: ends the wait by
-// `stopped`. Cost: a timer only if the select waits. Go: case <-time.After(d).
+// Thread safety: a case belongs to one select at a time. Lifetime: the case owns f.
+// Shutdown: ends the wait by `stopped`. Cost: a timer only if the select waits. Go: case
+// <-time.After(d).
 template <detail::duration_like D, class F = detail::nothing>
 [[nodiscard]] auto on_timeout(const D& d, F f = {}) {
   return detail::time_case<F>(detail::select_case::kind::timed, detail::within(d), std::move(f));
@@ -101,8 +102,8 @@ template <class write = detail::write_a_duration_such_as_5ms>
 void on_timeout(...) VIGIL_REFUSED(VIGIL_WANTS_DURATION);
 
 // The same at a deadline, which several selects can share. Throws as on_timeout does.
-// Thread safety: that of on_timeout. Shutdown: that of on_timeout. Cost: that of
-// on_timeout.
+// Thread safety: that of on_timeout. Lifetime: that of on_timeout. Shutdown: that of
+// on_timeout. Cost: that of on_timeout.
 template <detail::time_point_like Time, class F = detail::nothing>
 [[nodiscard]] auto on_deadline(const Time& t, F f = {}) {
   return detail::time_case<F>(detail::select_case::kind::timed, detail::until(t), std::move(f));
@@ -120,8 +121,8 @@ template <class F = detail::nothing>
 // Taken if no other case is ready, so that the select does not wait. At most one. The
 // select is a call that may wait even so: in a loop it lets other fibers go first now and
 // then (options::turn_budget). Throws what moving f throws. Thread safety: that of
-// on_timeout. Shutdown: the select does not wait, and so is not stopped. Cost: no
-// allocation. Go: default.
+// on_timeout. Lifetime: that of on_timeout. Shutdown: the select does not wait, and so is
+// not stopped. Cost: no allocation. Go: default.
 template <class F = detail::nothing>
 [[nodiscard]] auto otherwise(F f = {}) {
   return detail::time_case<F>(detail::select_case::kind::otherwise, detail::no_limit, std::move(f));

@@ -21,6 +21,7 @@ struct adopt_permit_t {
   explicit adopt_permit_t() = default;
 };
 
+// adopt_permit: the argument of scoped_permit for permits that are held already.
 inline constexpr adopt_permit_t adopt_permit{};
 
 // semaphore: a number of permits, given first come, first served: a request for many is

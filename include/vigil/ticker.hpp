@@ -97,6 +97,7 @@ struct from_end_t {
   explicit from_end_t() = default;
 };
 
+// from_end: the argument of every() that counts from the end of the last run.
 inline constexpr from_end_t from_end{};
 
 // Runs f on a fiber every `period`, the first time one period from now, and never twice

@@ -290,8 +290,8 @@ struct member_of<Member> {
 // expiring<T>: a T and its entry, in a safe order: the entry dies first, and waits for a
 // running on_expire before the destructor of T begins. Cannot be copied or moved. Throws
 // what the constructor of T throws. Thread safety: that of T; the entry has its own.
-// Lifetime: the destructor may wait, as that of timeout_list::entry. Cost: T and 40
-// bytes.
+// Lifetime: the destructor may wait, as that of timeout_list::entry. Shutdown: that of
+// timeout_list. Cost: T and 40 bytes.
 template <class T>
 class expiring final {
  public:
@@ -334,7 +334,8 @@ class expiring final {
 
 // Returns the object of which e is the member: owner_of<&connection::idle>(e). The class
 // of the member must have no virtual base. Throws nothing. Thread safety: any thread; it
-// reads nothing. Cost: one subtraction.
+// reads nothing. Lifetime: the object is alive as long as its entry. Cost: one
+// subtraction.
 template <auto Member>
 auto& owner_of(timeout_list::entry& e) noexcept {
   using owner = typename detail::member_of<Member>::owner;

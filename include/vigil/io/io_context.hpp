@@ -37,9 +37,9 @@ namespace VIGIL_IO {
 // continue. Cancelled operations still end: for them the runtime restarts it for one
 // poll(), and stops it again.
 //
-// When a run ends and leaves no other work in the io_context, this may be stopped. The
-// runtime's next run restarts it; call io::restart() before it is run otherwise or given
-// to another runtime.
+// Shutdown: when a run ends and leaves no other work in the io_context, this may be
+// stopped. The runtime's next run restarts it; call io::restart() before it is run
+// otherwise or given to another runtime.
 //
 // A concurrency hint that switches locking off does not work; the hint 1 does, if only
 // one runtime runs the io_context. An exception that leaves a handler on a worker goes to
