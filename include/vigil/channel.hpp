@@ -109,8 +109,8 @@ class sending : public Base {
   using Base::Base;
 
   // Waits until the value is received, or has room in the buffer, and only then moves
-  // from it. Throws channel_closed, with the value untouched, if the channel is closed,
-  // even during the wait. On a nil channel it waits for ever.
+  // from it. On a nil channel it waits for ever. Throws channel_closed, with the value
+  // untouched, if the channel is closed, even during the wait.
   void send(T&& value) const { send_within(value, no_limit); }
 
   // Makes a copy first; if that throws, nothing is sent.

@@ -66,9 +66,9 @@ class VIGIL_API guest_runtime {
 
   // Makes f the main fiber, which begins with the next call of poll(), run_one() or
   // run_for(); what f returns is dropped. During the run the thread's timer slack is 1
-  // ns. Throws wrong_place in a fiber, if an earlier main fiber has not ended, or while
-  // runtime().run() runs on another thread, and std::system_error if vigil-io finds no
-  // thread. May be called again after the end, on any thread.
+  // ns. May be called again after the end, on any thread. Throws wrong_place in a fiber,
+  // if an earlier main fiber has not ended, or while runtime().run() runs on another
+  // thread, and std::system_error if vigil-io finds no thread.
   template <class F>
   void start(F&& f) {
     detail::refuse_empty("vigil::guest_runtime::start", f);

@@ -54,14 +54,15 @@ struct stuck_report {
 // a process that has changed its user, all of it is read. It reserves 256 MiB of
 // addresses. It stops them by the signal of install(), which need not have been called if
 // no thread but the caller's exists; system calls that never restart, such as nanosleep,
-// end with EINTR. A value that looks like a pointer counts as one, so a fiber may be
-// missing from `certain`; none is in it wrongly, as long as no pointer is kept in
-// disguise: encoded, at an address that is no multiple of four, in memory that cannot be
-// read, or in the kernel alone (the data of an epoll set, bytes in a pipe).
+// end with EINTR. The process must not be forked meanwhile.
+//
+// A value that looks like a pointer counts as one, so a fiber may be missing from
+// `certain`; none is in it wrongly, as long as no pointer is kept in disguise: encoded,
+// at an address that is no multiple of four, in memory that cannot be read, or in the
+// kernel alone (the data of an epoll set, bytes in a pipe).
 //
 // Shutdown: a fiber that waits for nothing but the shutdown of its runtime counts as
-// certain, since it goes on only then; main does not, which waits so in a server. The
-// process must not be forked meanwhile.
+// certain, since it goes on only then; main does not, which waits so in a server.
 //
 // Throws std::bad_alloc, and std::system_error if no thread can be had or reading the
 // names of functions takes longer than 20 s. Thread safety: any thread or fiber, whose

@@ -32,10 +32,11 @@ struct install_options {
 // functions, 3 s at most, on the fiber's worker. Cost: each lock that a fiber takes reads
 // 8 frames, which takes some microseconds, and 3 KiB of stack.
 //
+// The environment variable VIGIL_LOCK_CHECK=report or =abort does the same before main(),
+// if the shared library is preloaded, or the static one linked whole.
+//
 // Throws nothing. Thread safety: any thread, at any time; a later call changes the
-// options. Lifetime: for the rest of the program. The environment variable
-// VIGIL_LOCK_CHECK=report or =abort does the same before main(), if the shared library is
-// preloaded, or the static one linked whole.
+// options. Lifetime: for the rest of the program.
 VIGIL_API void install(const install_options& options = {});
 
 }  // namespace VIGIL_PUBLIC::lock_check

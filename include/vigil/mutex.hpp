@@ -43,7 +43,7 @@ class mutex {
   mutex(const mutex&) = delete;
   mutex& operator=(const mutex&) = delete;
 
-  // Throws only wrong_place, and `deadlock` (sync.hpp). A stop does not end it.
+  // A stop does not end it. Throws only wrong_place, and `deadlock` (sync.hpp).
   void lock() { lock_within(detail::no_limit); }
 
   // The same; throws `cancelled`, without the lock, when ctx is done.

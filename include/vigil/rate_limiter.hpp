@@ -179,8 +179,8 @@ class [[nodiscard]] reservation {
 // open reservations. Behaviour: Go's golang.org/x/time/rate.
 class rate_limiter {
  public:
-  // Throws std::invalid_argument for a negative burst. A burst of 0 allows nothing,
-  // unless the rate is unlimited.
+  // A burst of 0 allows nothing, unless the rate is unlimited. Throws
+  // std::invalid_argument for a negative burst.
   VIGIL_API rate_limiter(const rate& r, std::int64_t burst, const site& from = site::current());
   rate_limiter(const rate_limiter&) = delete;
   rate_limiter& operator=(const rate_limiter&) = delete;

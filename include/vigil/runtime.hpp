@@ -89,12 +89,13 @@ class VIGIL_API runtime {
   // worker (options::pin_main). Then shuts down: every other fiber is unwound, so none is
   // left when run returns. Returns f's result, or 0 if f returns nothing. If a signal of
   // options::stop_on came and f was unwound, an f that returns nothing or an int gives
-  // 128 + the signal; stop_signal() tells that from a result of f.
+  // 128 + the signal; stop_signal() tells that from a result of f. May be called again
+  // afterwards.
   //
   // Throws the exception of f; `deadlock`; `cancelled` if a stop ended any other f that
   // had a result to return; wrong_place inside a fiber, or if the runtime is running
   // already; std::system_error if a worker thread cannot be started (nothing has run
-  // then). May be called again afterwards.
+  // then).
   // Waits on a thread: throws wrong_place, deadlock, cancelled, std::system_error,
   // std::invalid_argument, what f throws.
   template <class F>

@@ -114,9 +114,9 @@ class timeout_list {
     friend class timeout_lists;
   };
 
-  // Throws std::invalid_argument for a duration of zero or less and for an empty
-  // function, wrong_place on a thread without a runtime, and std::bad_alloc. With a
-  // duration beyond the clock's range nothing ever expires.
+  // With a duration beyond the clock's range nothing ever expires. Throws
+  // std::invalid_argument for a duration of zero or less and for an empty function,
+  // wrong_place on a thread without a runtime, and std::bad_alloc.
   template <detail::duration_argument D, class F>
     requires std::is_invocable_v<std::decay_t<F>&, entry&>
   timeout_list(const D& d, F&& on_expire, const site& from = site::current())
