@@ -368,13 +368,22 @@ def exported_wrongly(names, *call):
     return wrong
 
 
+def sonames():
+    """As docs/decisions/0029 has them: the ABI's number, and Boost's version beside Asio."""
+    abi = re.search(r"^#define VIGIL_ABI v(\d+)$", (ROOT / "include/vigil/detail/config.hpp").read_text(), re.M)[1]
+    macros = run(*COMPILER, "-E", "-dM", "-x", "c++", "-", input="#include <boost/version.hpp>\n")
+    boost = re.search(r'BOOST_LIB_VERSION "(\d+)_(\d+)', macros)
+    beside = {name: f"-boost{boost[1]}.{boost[2]}" for name in ("vigil-io", "vigil-tls", "vigil-inspect-page")}
+    return {name: f"lib{name}.so.{abi}{beside.get(name, '')}" for name in PROGRAMS}
+
+
 def check_shared(libraries):
     """Their names, and what they export."""
     names = marked()
-    for name in PROGRAMS:
+    for name, wanted in sonames().items():
         library = next(libraries.glob(f"lib{name}.so"))
-        head = run("readelf", "-d", library)
-        expect(re.search(rf"SONAME.*\[lib{name}\.so\.\d+\.\d+\]", head), f"{library}: no soname")
+        soname = re.search(r"SONAME.*\[(.*)\]", run("readelf", "-d", library))
+        expect(soname and soname[1] == wanted, f"{library}: its soname is {soname and soname[1]}, not {wanted}")
         wrong = exported_wrongly(names, "-D", library)
         expect(not wrong, f"{library} exports what neither VIGIL_API nor VIGIL_FOR_IO marks:\n" +
                "\n".join(wrong[:20]))
@@ -479,6 +488,10 @@ def cmake_source(tree):
     expect(flags_of_vigil and all(" -w" in line for line in flags_of_vigil),
            "in another project vigil is compiled with its warnings")
     check_linked_alone(tree / "adds" / "build", ["vigil", "vigil-io", "vigil-tls"])
+    # With shared libraries, which meson has built (subproject), the sonames are the same.
+    run("cmake", "-S", ROOT, "-B", tree / "shared", *cmake_arguments(), "-DBUILD_SHARED_LIBS=ON")
+    given = re.findall(r"^  SONAME = (.*)$", (tree / "shared" / "build.ninja").read_text(), re.M)
+    expect(set(given) == set(sonames().values()), f"the sonames are {given}")
     # Then with the warnings, and with g++ as C++23.
     cmake_build(tree / "adds", source, "-DVIGIL_INSTALL=ON", "-DVIGIL_WARNINGS=ON",
                 *([] if IS_CLANG else ["-DCMAKE_CXX_STANDARD=23"]), programs=ALL_IN_ONE)

@@ -19,7 +19,9 @@
 // other users.
 #define VIGIL_FOR_IO VIGIL_API
 
-// The ABI version is part of every mangled name.
+// The number of the ABI is part of every mangled name and of the sonames, for which
+// meson.build and CMakeLists.txt read it here. It grows by the rules of
+// docs/decisions/0029-versions-and-the-abi.md, and first_of_abi in version.cpp with it.
 #define VIGIL_ABI v0
 
 // The namespaces, each as one word: tools that do not preprocess, such as ctags, take no
