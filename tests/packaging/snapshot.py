@@ -29,18 +29,22 @@ def need_repository(root):
         skip(repository.NONE)
 
 
-def unpack(root, folder, scratch):
-    """The working tree into `folder`, by git archive; the repository is not written to."""
+def tree(root, scratch):
+    """(name of the working tree for git, environment in which git knows it)."""
     objects = scratch / "objects"
     objects.mkdir(parents=True)
     known = (root / run("git", "-C", root, "rev-parse", "--git-path", "objects").strip()).resolve()
-    environment = {**os.environ, "GIT_INDEX_FILE": str(scratch / "index"),
-                   "GIT_OBJECT_DIRECTORY": str(objects),
-                   "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(known)}
-    run("git", "-C", root, "read-tree", "HEAD", env=environment)
-    run("git", "-C", root, "add", "--all", ".", env=environment)
-    tree = run("git", "-C", root, "write-tree", env=environment).strip()
-    run("git", "-C", root, "archive", f"--output={scratch / 'tree.tar'}", tree, env=environment)
+    environment = {"GIT_OBJECT_DIRECTORY": str(objects), "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(known)}
+    with_index = {**os.environ, **environment, "GIT_INDEX_FILE": str(scratch / "index")}
+    run("git", "-C", root, "read-tree", "HEAD", env=with_index)
+    run("git", "-C", root, "add", "--all", ".", env=with_index)
+    return run("git", "-C", root, "write-tree", env=with_index).strip(), {**os.environ, **environment}
+
+
+def unpack(root, folder, scratch):
+    """The working tree into `folder`, by git archive; the repository is not written to."""
+    name, environment = tree(root, scratch)
+    run("git", "-C", root, "archive", f"--output={scratch / 'tree.tar'}", name, env=environment)
     folder.mkdir(parents=True, exist_ok=True)
     with tarfile.open(scratch / "tree.tar") as archive:
         archive.extractall(folder)
