@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""Runs the unit suites on each platform that vigil claims, a row for each.
+
+usage: matrix.py [--suite=core|io] [--quick] [--list] [ROW...]
+
+Without ROW, all of them. Each row has a folder below build/matrix, a compiler and
+options; its tests are built, run, and counted in a line `ROW: N passed, N failed, N
+skipped (REASONS)`. A row for which something cannot be had says what, and counts as not
+run. Packages are installed as ./dev does it, or unpacked below build/.
+
+--quick optimizes less. The table of docs/platforms.md is written anew from what the rows
+said last; with --suite or --quick it is left as it was. Exit status: 1 if a case failed, or a row
+could not be built.
+"""
+import datetime
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import arm64
+import debian_root
+import unit_suites
+
+FOLDER = unit_suites.ROOT / "build" / "matrix"
+PAGE = unit_suites.ROOT / "docs" / "platforms.md"
+BOOST = "1.83"
+
+
+class Row:
+    """`own` adds options and an environment, once the packages are there."""
+
+    def __init__(self, what, compiler="g++", packages=(), std="20", args=(), link=(),
+                 options=(), environment=None, own=None):
+        self.what = what
+        self.compiler = compiler
+        self.packages = packages
+        self.std = std
+        self.args = list(args)
+        self.link = list(link)
+        self.options = list(options)
+        self.environment = environment or {}
+        self.own = own
+
+
+def clang(version):
+    return {"compiler": f"clang++-{version}", "packages": (f"clang-{version}",)}
+
+
+def newer_boost(row):
+    """Boost of backports beside the system's: its headers and Boost.Context alone."""
+    names = [f"libboost{BOOST}-dev", f"libboost-context{BOOST}-dev", f"libboost-context{BOOST}.0"]
+    root = debian_root.make_root(FOLDER / f"boost{BOOST}", names, suite="bookworm-backports",
+                                 alone=True)
+    library = next(root.glob("usr/lib/*/libboost_context.a")).parent
+    native = FOLDER / "boost.ini"
+    native.write_text(f"[properties]\nboost_includedir = '{root}/usr/include'\n"
+                      f"boost_librarydir = '{library}'\n")
+    row.options.append(f"--native-file={native}")
+    row.args += ["-isystem", f"{root}/usr/include"]
+    row.link += [f"-L{library}", f"-Wl,-rpath,{library}"]
+
+
+ROWS = {
+    "gcc-12": Row("g++ 12"),
+    "clang-14": Row("clang 14", **clang(14)),
+    "clang-16": Row("clang 16", **clang(16)),
+    "clang-19": Row("clang 19", **clang(19)),
+    "libc++": Row("clang 19 with libc++", compiler="clang++-19",
+                  packages=("clang-19", "libc++-19-dev", "libc++abi-19-dev"),
+                  args=["-stdlib=libc++"], link=["-stdlib=libc++"]),
+    "boost-1.83": Row("Boost 1.83 (backports)", own=newer_boost),
+    "c++23": Row("C++23, g++ 12", std="23"),
+    "c++23-clang": Row("C++23, clang 19", std="23", **clang(19)),
+    "c++26": Row("C++26, clang 19", std="26", **clang(19)),
+    "hardened": Row("hardened: `_FORTIFY_SOURCE=3`, CET, `_GLIBCXX_ASSERTIONS`",
+                    args=["-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=3", "-fcf-protection",
+                          "-fstack-protector-strong", "-D_GLIBCXX_ASSERTIONS"],
+                    link=["-Wl,-z,relro,-z,now"]),
+    "lto": Row("link-time optimization", options=["-Db_lto=true"]),
+    "mprotect": Row("guards by `mprotect`", environment={"VIGIL_STACK_GUARD": "mprotect"}),
+    "portable": Row("the portable watch", options=["-Dwatch=portable"]),
+}
+ARM64 = "arm64"
+
+
+def version_of(compiler):
+    said = subprocess.run([compiler, "--version"], check=True, stdout=subprocess.PIPE, text=True)
+    return said.stdout.splitlines()[0]
+
+
+def run_row(name, suites, quick):
+    """Returns {name of a test: Counts}. Raises Fault or NotThere."""
+    if name == ARM64:
+        counts = arm64.count(suites)
+        for fault in arm64.faults_of(counts):
+            print(f"{name}: {fault}")
+            counts[fault] = unit_suites.Counts(0, 1, 0, [])
+        return counts
+    row = ROWS[name]
+    base = ["g++", "meson", "ninja-build", "pkg-config", "libboost1.81-dev",
+            "libboost-context1.81-dev", "libssl-dev", "doctest-dev"]
+    for packages in (base, row.packages):
+        if packages and not unit_suites.need(*packages):
+            raise debian_root.NotThere(f"apt has not all of {' '.join(packages)}")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    if row.own:
+        row.own(row)
+    # The option cpp_std knows the standards of meson's time, not the compiler's.
+    args = [f"-std=c++{row.std}", *row.args]
+    options = ["-Dcpp_std=none", f"-Doptimization={1 if quick else 2}", f"-Dcpp_args={json.dumps(args)}",
+               f"-Dcpp_link_args={json.dumps(row.link)}", *row.options]
+    return unit_suites.build_and_run(FOLDER / name, suites, options,
+                                     {"CXX": row.compiler, **row.environment})
+
+
+def write_page():
+    """The table between the two marks, from what each row said last."""
+    lines = ["| Row | Platform | Passed | Failed | Skipped |", "|---|---|---|---|---|"]
+    reasons = {}
+    for name in (*ROWS, ARM64):
+        what = "64-bit ARM, under qemu" if name == ARM64 else ROWS[name].what
+        said = FOLDER / f"{name}.json"
+        last = json.loads(said.read_text()) if said.is_file() else {"missing": "not run yet"}
+        if "missing" in last:
+            lines.append(f"| `{name}` | {what} | {last['missing']} | | |")
+            continue
+        lines.append(f"| `{name}` | {what} | {last['passed']} | {last['failed']} | "
+                     f"{last['skipped']} |")
+        for why in last["reasons"]:
+            reasons.setdefault(why, []).append(name)
+    if reasons:
+        lines += ["", "Skipped:", ""]
+        lines += [f"- {why}: {', '.join(f'`{n}`' for n in names)}"
+                  for why, names in sorted(reasons.items())]
+    page = PAGE.read_text()
+    mark = r"(<!-- matrix -->\n).*?(<!-- end of matrix -->)"
+    table = "\n".join(lines)
+    PAGE.write_text(re.sub(mark, lambda m: m[1] + table + "\n" + m[2], page, flags=re.S))
+
+
+def main():
+    suites, rows, quick = ("core", "io"), [], False
+    for argument in sys.argv[1:]:
+        if argument in ("--suite=core", "--suite=io"):
+            suites = (argument.split("=")[1],)
+        elif argument == "--quick":
+            quick = True
+        elif argument == "--list":
+            print(*(f"{name}: {row.what}" for name, row in ROWS.items()),
+                  f"{ARM64}: 64-bit ARM, under qemu", sep="\n")
+            return 0
+        elif argument in (*ROWS, ARM64):
+            rows.append(argument)
+        else:
+            sys.exit(__doc__)
+    status = 0
+    for name in rows or (*ROWS, ARM64):
+        try:
+            counts = unit_suites.total(run_row(name, suites, quick))
+            said = {"passed": counts.passed, "failed": counts.failed, "skipped": counts.skipped,
+                    "reasons": counts.reasons, "date": str(datetime.date.today())}
+            print(f"{name}: {unit_suites.in_words(counts)}", flush=True)
+            status |= counts.failed != 0
+        except debian_root.NotThere as e:
+            said = {"missing": "not run"}
+            print(f"{name}: not run: {e}", flush=True)
+        except unit_suites.Fault as e:
+            said = {"missing": "does not build"}
+            print(f"{name}: 0 passed, 1 failed: does not build:\n{e}", flush=True)
+            status = 1
+        if len(suites) == 2 and not quick:
+            FOLDER.mkdir(parents=True, exist_ok=True)
+            (FOLDER / f"{name}.json").write_text(json.dumps(said))
+            write_page()
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
