@@ -13,8 +13,8 @@ WAY is one of:
   lib64         the libraries of BUILD, installed by meson into lib64, which is where it
                 installs on Debian without dpkg-dev; by pkg-config and find_package
   subproject    ROOT as a subproject of a meson project, by vigil.wrap, with shared
-                libraries: their names, and what they export; with the defaults it is
-                compiled in few steps
+                libraries: their names, what they export, and a second Asio in the
+                process; with the defaults it is compiled in few steps
   cmake-source  ROOT by FetchContent, as README.md has it, but from the tree instead of an
                 address; installs it with CMake, find_package again. All sources of a library are compiled as one here:
                 which ones meet otherwise changes with each new file, and users choose
@@ -228,6 +228,7 @@ def subproject(tree):
     libraries = tree / "build" / "subprojects" / "vigil" / "src"
     expect(not list(libraries.rglob("*.a")), "there are static libraries")
     check_shared(libraries)
+    check_two_asios(tree, libraries)
     run("meson", "install", "-C", tree / "build", "--no-rebuild", "--quiet",
         "--destdir", tree / "installed")
     check_debuggers(tree / "installed")
@@ -390,6 +391,33 @@ def check_shared(libraries):
     # Static ones hide nothing yet: there the same question must find something.
     static = BUILD / "src" / "libvigil.a"
     expect(len(exported_wrongly(names, static)) > 100, f"all of {static} counts as marked")
+
+
+def check_two_asios(tree, libraries):
+    """A shared object with an Asio of other settings, which counts as another Boost's: hidden
+    it works, wherever it is looked for; one that exports its Asio has part in vigil-io's."""
+    program = tree / "two_asios.o"
+    run(*COMPILER, "-std=c++20", "-O0", "-DVIGIL_SHARED", "-DBOOST_ASIO_SEPARATE_COMPILATION",
+        f"-I{ROOT / 'include'}", "-c", HERE / "two_asios.cpp", "-o", program)
+    of_vigil = [f"-L{libraries}", "-lvigil-io", "-lvigil"]
+    hide = ["-fvisibility=hidden", "-DBOOST_ASIO_DISABLE_VISIBILITY"]
+    for name, how, asios, status in (("hidden", hide, "two Asios", 0), ("seen", [], "one Asio", 1)):
+        second = tree / f"lib{name}.so"
+        run(*COMPILER, "-std=c++20", "-O0", "-DBOOST_ASIO_DISABLE_EPOLL", *how, "-shared", "-fPIC",
+            HERE / "second_asio.cpp", "-o", second)
+        for place, order in (("first", [second, *of_vigil]), ("last", [*of_vigil, second])):
+            made = tree / f"two_asios_{name}_{place}"
+            run(*COMPILER, program, "-Wl,--no-as-needed", *order, "-pthread",
+                f"-Wl,-rpath,{libraries}:{tree}", "-o", made)
+            said = run(made, "address")
+            expect(asios in said, f"{made} says {said}")
+            if name == "hidden":  # the other one may do anything
+                said = run(made)
+                expect("1 byte read, 2 handlers of the second" in said, f"{made} says {said}")
+        done = subprocess.run([sys.executable, ROOT / "tools" / "vigil-asio-check",
+                               libraries / "libvigil-io.so", second],
+                              text=True, capture_output=True, check=False)
+        expect(done.returncode == status, f"of {name} vigil-asio-check says:\n{done.stdout}")
 
 
 def cmake_arguments():
