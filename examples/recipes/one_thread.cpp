@@ -24,8 +24,8 @@ class counter {
 
  private:
   old_library library_;
-  // The last member: it ends first, once all that was queued has run, even what callers had
-  // queued that were stopped since.
+  // The last member: it ends first, once all that is queued has run, even for a caller
+  // that was stopped meanwhile.
   vigil::blocking_pool thread_{{.threads = 1, .name = "counter"}};
 };
 
