@@ -10,6 +10,8 @@
 #include <cassert>
 #include <cstdio>
 #include <stdexcept>
+#include <string>
+#include <thread>
 
 using namespace std::chrono_literals;
 
@@ -90,6 +92,24 @@ void with_timeout() {
   //! [join_for]
 }
 
+// Keeps its thread until it has the answer, as many libraries do.
+int ask(const std::string& question) {
+  std::this_thread::sleep_for(1ms);
+  return static_cast<int>(question.size());
+}
+
+void calls_that_block() {
+  //! [blocking]
+  const std::string question = "how many?";
+  const int answer = vigil::blocking([question] { return ask(question); });
+
+  // At most a second. The call itself goes on after that, and its result is dropped.
+  const auto soon = vigil::blocking_for(1s, [question] { return ask(question); });
+  if (!soon) std::puts("no answer yet");
+  //! [blocking]
+  std::printf("the answer is %d\n", answer);
+}
+
 }  // namespace
 
 //! [virtual_test]
@@ -114,6 +134,7 @@ int main() {
     repeating();
     cleaning_up();
     with_timeout();
+    calls_that_block();
   });
   retries_once_an_hour();
 }

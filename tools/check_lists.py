@@ -11,6 +11,8 @@ libraries   pkg-config's names in src/meson.build are those of src/'s folders, o
             test, of ARCHITECTURE.md's tree, and of installing.md's table, with their components
 tree        ARCHITECTURE.md's tree has the folders of the first two levels
 names       a library, a component or a target that a page names is one of these
+tasks       the links of each row of docs/internals/ten-tasks.md lead from README.md to the
+            section that has the code, by three at most
 """
 import re
 import sys
@@ -144,7 +146,51 @@ def check_names(libraries, components):
         faults.extend(f"{page}: there is no library {x}" for x in sorted(unknown))
 
 
+def anchor_of(heading):
+    """GitHub's."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def section_of(page, anchor):
+    """The text below a heading, up to the next one of its level or above, or the page."""
+    text = re.sub(r"```.*?```", lambda m: m[0].replace("\n#", "\n "), text_of(page), flags=re.S)
+    if not anchor:
+        return text
+    for found in re.finditer(r"^(#+) (.*)$", text, re.M):
+        if anchor_of(found[2]) == anchor:
+            rest = text[found.end():]
+            end = re.search(rf"^#{{1,{len(found[1])}}} ", rest, re.M)
+            return rest[:end.start()] if end else rest
+    return None
+
+
+def check_tasks():
+    page = "docs/internals/ten-tasks.md"
+    rows = [line.split(" | ") for line in text_of(page).splitlines() if re.match(r"\| [a-z].*\]\(", line)]
+    if len(rows) != 10:
+        faults.append(f"{page}: has {len(rows)} tasks")
+    for task, way, there, word in rows:
+        task, at = task.strip("| "), "README.md"
+        links = re.findall(r"\[([^\]]*)\]\(\.\./([\w./-]+\.md)(?:#([\w-]+))?\)", way)
+        if not 1 <= len(links) <= 3:
+            faults.append(f"{page}: {task}: {len(links)} links")
+        section, title = None, ""
+        for title, target, anchor in links:
+            target = f"docs/{target}"
+            if target not in (at, *links_of(at)):
+                faults.append(f"{page}: {task}: {at} does not link {target}")
+            at, section = target, section_of(target, anchor)
+            if section is None:
+                faults.append(f"{page}: {task}: {target} has no heading #{anchor}")
+        if section is not None and there.strip("`") not in section:
+            faults.append(f"{page}: {task}: {there} is not in the section {title}")
+        headings = re.findall(r"^#+ (.*)$", text_of(at), re.M)
+        if not any(word.strip("| ").lower() in heading.lower() for heading in headings):
+            faults.append(f"{page}: {task}: no heading of {at} has {word}")
+
+
 def main():
+    check_tasks()
     check_pages()
     check_headers()
     check_tree()
