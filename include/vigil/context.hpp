@@ -242,8 +242,8 @@ inline cancellable with_cancel(const context& parent, const site& from = site::c
 // gets a timer there. Throws wrong_place on a plain thread, unless no timer is needed:
 // the deadline is time_point::max(), or the parent's is not later and has its timer in
 // this run; and what with_cancel throws. Thread safety: that of with_cancel. Lifetime:
-// that of context. Shutdown: that of context; no timer is needed for it. Cost: two
-// allocations at most, and a timer. Go: context.WithDeadline, WithDeadlineCause.
+// that of context. Shutdown: that of context. Cost: two allocations at most, and a timer.
+// Go: context.WithDeadline, WithDeadlineCause.
 template <detail::time_point_like Time>
 cancellable with_deadline(const context& parent,
                           const Time& t,

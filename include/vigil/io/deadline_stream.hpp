@@ -62,7 +62,7 @@ struct stream_access;
 // exclusive access. Lifetime: when a call has returned, nothing touches its buffer any
 // more; it must not be destroyed while a call is in progress. Its io_context outlives it.
 // Shutdown: a call that would wait throws `stopped`; one that need not still succeeds.
-// Cost: one system call for bytes that are there; a deadline costs none. Go: net.Conn.
+// Cost: one system call for bytes that are there. Go: net.Conn.
 template <class Stream>
 class deadline_stream {
  public:
