@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""The site of docs/ and the reference, as a reader opens it: usage: site_test.py ROOT
+
+Builds it as `./dev docs` does, where a warning is a failure, and follows each link, each
+image, script and style sheet of each page from `file://`: the file exists, and so does the
+place in it.
+"""
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+ROOT = Path(sys.argv[1])
+NEEDED = {"sphinx": "python3-sphinx", "myst_parser": "python3-myst-parser", "furo": "furo",
+          "clang": "python3-clang-14"}
+# What a few pages are made of: the whole takes minutes, so it is one of the long forms.
+FEW = ["timer", "sleep_for", "after_func", "io::serve"]
+
+
+class Page(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.places, self.links, self.words = set(), [], []
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        if "id" in found:
+            self.places.add(found["id"])
+        for name in ("href", "src"):
+            if found.get(name):
+                self.links.append(found[name])
+
+
+def broken(html):
+    pages = {}
+    for path in html.rglob("*.html"):
+        pages[path] = Page()
+        pages[path].feed(path.read_text())
+    faults, count = [], 0
+    for path, page in pages.items():
+        for link in page.links:
+            if link.startswith(("http:", "https:", "data:", "mailto:", "//")):
+                continue
+            count += 1
+            file, _, place = link.partition("#")
+            file = file.partition("?")[0]
+            target = (path.parent / unquote(file)).resolve() if file else path
+            where = f"{path.relative_to(html)}: {link}"
+            if not target.is_file():
+                faults.append(f"{where}: there is no such file")
+            elif place and target in pages and unquote(place) not in pages[target].places:
+                faults.append(f"{where}: there is no such place")
+    return faults, count, len(pages)
+
+
+def main():
+    missing = [package for module, package in NEEDED.items() if not importlib.util.find_spec(module)]
+    if missing:
+        print(f"skipped: not installed: {' '.join(missing)}")
+        return 77
+    few = [] if os.environ.get("VIGIL_LONG") else ["--only", ",".join(FEW)]
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run([sys.executable, ROOT / "tools" / "reference", ROOT, "--site", folder, *few],
+                              capture_output=True, text=True, check=False)
+        if done.returncode:
+            print(done.stdout + done.stderr)
+            return 1
+        html = Path(folder) / "html"
+        faults, count, pages = broken(html)
+        index = html / "searchindex.js"
+        if not index.is_file() or "sleep_for" not in index.read_text():
+            faults.append("searchindex.js does not know sleep_for")
+        print("\n".join(faults) or f"{count} links of {pages} pages lead somewhere")
+        return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
