@@ -8,7 +8,12 @@ headers     a public header is included by vigil/vigil.hpp or vigil/io.hpp, or s
             the table of first-steps.md; what that table names exists
 libraries   pkg-config's names in src/meson.build are those of src/'s folders, of meson's
             subprojects, of vigil.wrap, of CMake's two lists of targets, of the packaging
+<<<<<<< HEAD
             test, of ARCHITECTURE.md's tree, and of installing.md's table, with their components
+=======
+            test, of ARCHITECTURE.md's tree, and of README.md's table, with their components
+types       packaging/abi/types.cpp has each class that vigil/fwd.hpp declares
+>>>>>>> 9f356a55 (abi: what abidw says of 0.2.0, compared by abidiff)
 tree        ARCHITECTURE.md's tree has the folders of the first two levels
 names       a library, a component or a target that a page names is one of these
 tasks       the links of each row of docs/internals/ten-tasks.md lead from README.md to the
@@ -76,6 +81,14 @@ def check_headers():
     named = set(re.findall(r"`(vigil/[\w/]+\.hpp)`", table[1] if table else ""))
     alone = public - at_once | {"vigil/io.hpp"}
     expect_same(alone, named, page, "the header")
+
+
+def check_types():
+    forward = re.sub(r"^namespace detail \{.*?^\}$", "", text_of("include/vigil/fwd.hpp"), flags=re.M | re.S)
+    guarded = text_of("packaging/abi/types.cpp")
+    for name in re.findall(r"^(?:class|struct) (\w+);", forward, re.M):
+        if not re.search(rf"\bvigil::{name}\b", guarded):
+            faults.append(f"packaging/abi/types.cpp: lacks vigil::{name}")
 
 
 def library_of(folder):
@@ -193,6 +206,7 @@ def main():
     check_tasks()
     check_pages()
     check_headers()
+    check_types()
     check_tree()
     check_names(*check_libraries())
     print("\n".join(faults) or "each list is whole")
