@@ -80,6 +80,12 @@ void wakeups() {
   //! [wakeups]
 }
 
+void few() {
+  //! [few]
+  vigil::options few{.workers = 3};
+  //! [few]
+}
+
 void signals(const vigil::options& options) {
   //! [signals]
   std::vector<int> ending(options.stop_on.begin(), options.stop_on.end());

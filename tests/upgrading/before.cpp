@@ -87,6 +87,13 @@ void wakeups() {
   //! [wakeups]
 }
 
+void few() {
+  // errors: 1  options
+  //! [few]
+  vigil::options few{3};
+  //! [few]
+}
+
 void signals(const vigil::options& options) {
   // errors: 2  conversion from
   //! [signals]
