@@ -124,7 +124,7 @@ detail::blocking_result<F> blocking(blocking_pool& pool,
 template <class write = detail::f_is_called_without_arguments>
 void blocking(...) VIGIL_REFUSED(VIGIL_WANTS_PLAIN_FUNCTION);
 
-// The same with a timeout: returns f's result in an optional, which is empty if the time
+// blocking with a timeout: returns f's result in an optional, which is empty if the time
 // ran out first; for an f that returns nothing, whether it has run. With a zero or
 // negative timeout f is not queued. On a plain thread f runs to its end. Throws what
 // blocking throws. Thread safety: that of blocking. Lifetime: that of blocking. Shutdown:
@@ -150,9 +150,9 @@ void blocking_for(blocking_pool& pool, detail::write_a_duration_such_as_5ms, ...
 template <detail::duration_like D, class write = detail::f_is_called_without_arguments>
 void blocking_for(const D&, ...) VIGIL_REFUSED(VIGIL_WANTS_PLAIN_FUNCTION);
 
-// The same with a deadline of any clock. Throws what blocking throws. Thread safety: that
-// of blocking. Lifetime: that of blocking. Shutdown: that of blocking. Cost: that of
-// blocking.
+// blocking with a deadline of any clock; returns what blocking_for does. Throws what
+// blocking throws. Thread safety: that of blocking. Lifetime: that of blocking. Shutdown:
+// that of blocking. Cost: that of blocking.
 template <detail::time_point_like Time, detail::blocking_function F>
 [[nodiscard]] auto blocking_until(const Time& t, F&& f, const site& from = site::current()) {
   return detail::call_blocking(nullptr, detail::until(t), from, std::forward<F>(f));

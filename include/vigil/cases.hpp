@@ -73,8 +73,9 @@ template <class F = detail::nothing>
       detail::write_case_table, m, std::move(f));
 }
 
-// The same for lock_shared() and std::shared_lock. Throws as on_lock. Thread safety: as
-// on_lock. Lifetime: as on_lock. Shutdown: as on_lock. Cost: as on_lock.
+// Taken with a shared lock: as on_lock, for lock_shared() and std::shared_lock. Throws as
+// on_lock. Thread safety: as on_lock. Lifetime: as on_lock. Shutdown: as on_lock. Cost:
+// as on_lock.
 template <class F = detail::nothing>
 [[nodiscard]] auto on_lock_shared(shared_mutex& m, F f = {}) {
   return detail::lock_case<std::shared_lock, shared_mutex, F>(
@@ -97,9 +98,10 @@ template <class F = detail::nothing>
   return detail::permit_case<F>(s, 1, std::move(f));
 }
 
-// Taken once the count is, or during the wait was, zero. Throws what f throws, from
-// select(). Thread safety: that of the object. Lifetime: it outlives the select.
-// Shutdown: taken if it would not wait; otherwise `stopped`. Cost: that of wait().
+// Taken once the count of a wait_group or a latch is, or during the wait was, zero.
+// Throws what f throws, from select(). Thread safety: that of the object. Lifetime: it
+// outlives the select. Shutdown: taken if it would not wait; otherwise `stopped`. Cost:
+// that of wait().
 template <class F = detail::nothing>
 [[nodiscard]] auto on_wait(wait_group& g, F f = {}) {
   return detail::event_case<F>(
@@ -149,12 +151,12 @@ template <class T, class F = detail::nothing>
 // Cost of each call: room for each handle, and for wait_any a look at all of them. A
 // group_of<T> hands out many results one by one for less.
 
-// Waits until one has ended, and returns its index, counted through all arguments, the
-// empty handles as well. If several have, each has the same chance. Throws
-// std::invalid_argument if there is none to wait for, `stopped`, wrong_place,
-// std::bad_alloc; with a context `cancelled`. Thread safety: each handle is used by
-// nobody else meanwhile. Lifetime: handles outlive the call. Shutdown: returns if one has
-// ended; otherwise `stopped`. Cost: a look at each handle, and room for it.
+// Waits until one of the fibers or tasks has ended, and returns its index, counted
+// through all arguments, the empty handles as well. If several have, each has the same
+// chance. Throws std::invalid_argument if there is none to wait for, `stopped`,
+// wrong_place, std::bad_alloc; with a context `cancelled`. Thread safety: each handle is
+// used by nobody else meanwhile. Lifetime: handles outlive the call. Shutdown: returns if
+// one has ended; otherwise `stopped`. Cost: a look at each handle, and room for it.
 template <detail::handles... Handles>
 std::size_t wait_any(Handles&... all) {
   return *detail::wait_any_within(detail::no_limit, all...);
@@ -184,10 +186,10 @@ template <detail::time_point_like Time, detail::handles... Handles>
   return detail::wait_any_within(detail::until(t), all...);
 }
 
-// Waits until all have ended; returns at once if there are none. Throws what wait_any
-// throws, but nothing if there are none. Thread safety: that of wait_any. Lifetime: that
-// of wait_any. Shutdown: returns if all have ended; otherwise `stopped`. Cost: one wait
-// after another.
+// Waits until all of the fibers and tasks have ended; returns at once if there are none.
+// Throws what wait_any throws, but nothing if there are none. Thread safety: that of
+// wait_any. Lifetime: that of wait_any. Shutdown: returns if all have ended; otherwise
+// `stopped`. Cost: one wait after another.
 template <detail::handles... Handles>
 void wait_all(Handles&... all) {
   detail::wait_all_within(detail::no_limit, all...);

@@ -327,9 +327,10 @@ class sender : public detail::sending<T> {
       : detail::sending<T>(c.handle()) {}
 };
 
-// channel<T>: a cheap handle. Copies name the same channel. A default-constructed handle
-// is Go's nil channel, which is never ready: sends and receives wait for ever, a select
-// never takes it, and close() throws.
+// channel<T>: a queue between fibers, threads and tasks. The object is a cheap handle;
+// copies name the same channel. A default-constructed handle is Go's nil channel, which
+// is never ready: sends and receives wait for ever, a select never takes it, and close()
+// throws.
 //
 // Moving and destroying a value is user code that runs under the channel's lock: it must
 // not use the library, and it must not throw.

@@ -42,16 +42,17 @@ namespace co {
 
 // --- time
 
-// co::sleep_for: suspends the task for at least d; one of zero or less does not wait, but
-// lets a stop end the task. Throws what vigil::sleep_for throws. Thread safety: any task.
-// Shutdown: throws `stopped`. Cost: no stack.
+// Suspends the task for at least d; one of zero or less does not wait, but lets a stop
+// end the task. Throws what vigil::sleep_for throws. Thread safety: any task. Shutdown:
+// throws `stopped`. Cost: no stack.
 template <detail::duration_argument D>
 [[nodiscard]] auto sleep_for(const D& d) {
   return detail::sleep_wait(detail::within(d));
 }
 
-// co::sleep_until: the same until t; at once if t has passed. Throws what co::sleep_for
-// throws. Thread safety: any task. Shutdown: throws `stopped`. Cost: no stack.
+// Suspends the task until t, of any clock; does not wait if t has passed. Throws what
+// co::sleep_for throws. Thread safety: any task. Shutdown: throws `stopped`. Cost: no
+// stack.
 template <detail::time_point_like Time>
 [[nodiscard]] auto sleep_until(const Time& t) {
   return detail::sleep_wait(detail::until(t));
@@ -62,25 +63,25 @@ template <detail::duration_argument D>
   return detail::sleep_wait(detail::within(d, ctx));
 }
 
-// co::yield: lets the other ready tasks and fibers go first. Throws `stopped`. Thread
-// safety: any task. Shutdown: throws `stopped`. Cost: one turn of the runner.
+// Lets the other ready tasks and fibers go first. Throws `stopped`. Thread safety: any
+// task. Shutdown: throws `stopped`. Cost: one turn of the runner.
 [[nodiscard]] inline auto yield() noexcept {
   return detail::yield_wait{};
 }
 
-// co::stop_requested: whether the task has been asked to stop. `co_await
-// co::stop_requested()` does not wait. Throws nothing. Thread safety: any task. Shutdown:
-// true once waits throw `stopped`. Cost: no wait.
+// Tells whether the task has been asked to stop. `co_await co::stop_requested()` does not
+// wait. Throws nothing. Thread safety: any task. Shutdown: true once waits throw
+// `stopped`. Cost: no wait.
 [[nodiscard]] inline auto stop_requested() noexcept {
   return detail::ask_stop{};
 }
 
 // --- channels
 
-// co::recv: waits for a value, as receiver::recv does: std::nullopt, or false for
-// channel<void>, once the channel is closed and drained. Throws `stopped`, and
-// `cancelled` with a context. Thread safety: that of the channel. Lifetime: the wait
-// keeps the channel. Shutdown: throws `stopped`. Cost: no stack.
+// Waits for a value, as receiver::recv does: std::nullopt, or false for channel<void>,
+// once the channel is closed and drained. Throws `stopped`, and `cancelled` with a
+// context. Thread safety: that of the channel. Lifetime: the wait keeps the channel.
+// Shutdown: throws `stopped`. Cost: no stack.
 template <detail::receives C>
 [[nodiscard]] auto recv(const C& from) {
   using T = detail::element_of<C>;
@@ -93,18 +94,19 @@ template <detail::receives C>
   return detail::recv_wait<T, false>(from, detail::cancelled_by(ctx));
 }
 
-// co::recv_for: the same with a timeout; returns a recv_result<T>. Throws what co::recv
-// throws, and std::bad_alloc. Thread safety: that of the channel. Lifetime: the wait
-// keeps the channel. Shutdown: throws `stopped`. Cost: no stack.
+// Waits for a value as co::recv does, but no longer than the timeout; returns a
+// recv_result<T>. Throws what co::recv throws, and std::bad_alloc. Thread safety: that of
+// the channel. Lifetime: the wait keeps the channel. Shutdown: throws `stopped`. Cost: no
+// stack.
 template <detail::receives C, detail::duration_argument D>
 [[nodiscard]] auto recv_for(const C& from, const D& timeout) {
   using T = detail::element_of<C>;
   return detail::recv_wait<T, true>(from, detail::within(timeout));
 }
 
-// co::send: sends as sender::send does. An rvalue is moved from only if it is sent; an
-// lvalue is copied, and any other value converted, at once. Throws channel_closed, and
-// what co::recv throws. Thread safety: that of the channel. Lifetime: the wait keeps the
+// Sends as sender::send does. An rvalue is moved from only if it is sent; an lvalue is
+// copied, and any other value converted, at once. Throws channel_closed, and what
+// co::recv throws. Thread safety: that of the channel. Lifetime: the wait keeps the
 // channel; an rvalue outlives it. Shutdown: throws `stopped`. Cost: no stack.
 template <detail::sends C, detail::is_value U>
 [[nodiscard]] auto send(const C& to, U&& value) {
@@ -116,9 +118,10 @@ template <detail::sends C, detail::is_value U>
   return detail::send_by_task<false>(to, std::forward<U>(value), detail::cancelled_by(ctx));
 }
 
-// co::send_for: the same with a timeout; returns a send_result. Throws what co::recv_for
-// throws, and what a copy of the value throws. Thread safety: that of the channel.
-// Lifetime: that of co::send. Shutdown: throws `stopped`. Cost: no stack.
+// Sends as co::send does, but waits no longer than the timeout; returns a send_result.
+// Throws what co::recv_for throws, and what a copy of the value throws. Thread safety:
+// that of the channel. Lifetime: that of co::send. Shutdown: throws `stopped`. Cost: no
+// stack.
 template <detail::sends C, detail::is_value U, detail::duration_argument D>
 [[nodiscard]] auto send_for(const C& to, U&& value, const D& timeout) {
   return detail::send_by_task<true>(to, std::forward<U>(value), detail::within(timeout));
@@ -145,10 +148,10 @@ template <detail::sends C, detail::duration_argument D, class... Args>
 
 // --- the ends of tasks
 
-// co::join: returns the result of a task or a fiber, or throws its exception; the handle
-// is empty afterwards. Throws what join() of the handle throws; wrong_place in the task
-// itself. Thread safety: that of the handle. Lifetime: the handle outlives the wait.
-// Shutdown: throws `stopped`. Cost: no stack.
+// Waits for the end of a task or a fiber, and returns its result or throws its exception;
+// the handle is empty afterwards. Throws what join() of the handle throws; wrong_place in
+// the task itself. Thread safety: that of the handle. Lifetime: the handle outlives the
+// wait. Shutdown: throws `stopped`. Cost: no stack.
 template <class T>
 [[nodiscard]] auto join(task_handle<T>& of) {
   return detail::join_task_wait<T, false>(of, detail::no_limit);
@@ -159,10 +162,10 @@ template <class T>
   return detail::join_task_wait<T, false>(of, detail::cancelled_by(ctx));
 }
 
-// co::join_for: the same with a timeout; returns whether the task has ended, and leaves
-// its result in the handle. Throws what join_for() throws. Thread safety: that of the
-// handle. Lifetime: the handle outlives the wait. Shutdown: throws `stopped`. Cost: no
-// stack.
+// Waits for the end of a task, but no longer than the timeout; returns whether the task
+// has ended, and leaves its result in the handle. Throws what join_for() throws. Thread
+// safety: that of the handle. Lifetime: the handle outlives the wait. Shutdown: throws
+// `stopped`. Cost: no stack.
 template <class T, detail::duration_argument D>
 [[nodiscard]] auto join_for(task_handle<T>& of, const D& timeout) {
   return detail::join_task_wait<T, true>(of, detail::within(timeout));
@@ -180,9 +183,9 @@ template <class R>
 // --- the ends of fibers and tasks of any number: each argument is a handle or a range of
 // handles, which are looked at once it is awaited
 
-// co::wait_any: waits until one has ended and returns its index, as vigil::wait_any does.
-// Throws what vigil::wait_any throws. Thread safety: that of the handles. Lifetime: the
-// handles outlive the wait. Shutdown: throws `stopped`. Cost: no stack.
+// Waits until one has ended and returns its index, as vigil::wait_any does. Throws what
+// vigil::wait_any throws. Thread safety: that of the handles. Lifetime: the handles
+// outlive the wait. Shutdown: throws `stopped`. Cost: no stack.
 template <detail::handles... Handles>
 [[nodiscard]] auto wait_any(Handles&... all) {
   return detail::any_end_wait<false, Handles...>(detail::no_limit, all...);
@@ -193,17 +196,17 @@ template <detail::handles... Handles>
   return detail::any_end_wait<false, Handles...>(detail::cancelled_by(ctx), all...);
 }
 
-// co::wait_any_for: the same with a timeout; nullopt if it passes first. Throws what
-// vigil::wait_any_for throws. Thread safety: that of the handles. Lifetime: the handles
-// outlive the wait. Shutdown: throws `stopped`. Cost: no stack.
+// Waits as co::wait_any does, but no longer than the timeout; nullopt if it passes first.
+// Throws what vigil::wait_any_for throws. Thread safety: that of the handles. Lifetime:
+// the handles outlive the wait. Shutdown: throws `stopped`. Cost: no stack.
 template <detail::duration_argument D, detail::handles... Handles>
 [[nodiscard]] auto wait_any_for(const D& timeout, Handles&... all) {
   return detail::any_end_wait<true, Handles...>(detail::within(timeout), all...);
 }
 
-// co::wait_all: waits until all have ended, as vigil::wait_all does. Throws what
-// vigil::wait_all throws. Thread safety: that of the handles. Lifetime: the handles
-// outlive the wait. Shutdown: throws `stopped`. Cost: no stack.
+// Waits until all have ended, as vigil::wait_all does. Throws what vigil::wait_all
+// throws. Thread safety: that of the handles. Lifetime: the handles outlive the wait.
+// Shutdown: throws `stopped`. Cost: no stack.
 template <detail::handles... Handles>
 [[nodiscard]] auto wait_all(Handles&... all) {
   return detail::all_ends_wait<false, Handles...>(detail::no_limit, all...);
@@ -214,9 +217,9 @@ template <detail::handles... Handles>
   return detail::all_ends_wait<false, Handles...>(detail::cancelled_by(ctx), all...);
 }
 
-// co::wait_all_for: the same with a timeout; false if it passes first. Throws what
-// vigil::wait_all_for throws. Thread safety: that of the handles. Lifetime: the handles
-// outlive the wait. Shutdown: throws `stopped`. Cost: no stack.
+// Waits as co::wait_all does, but no longer than the timeout; false if it passes first.
+// Throws what vigil::wait_all_for throws. Thread safety: that of the handles. Lifetime:
+// the handles outlive the wait. Shutdown: throws `stopped`. Cost: no stack.
 template <detail::duration_argument D, detail::handles... Handles>
 [[nodiscard]] auto wait_all_for(const D& timeout, Handles&... all) {
   return detail::all_ends_wait<true, Handles...>(detail::within(timeout), all...);
@@ -224,10 +227,10 @@ template <detail::duration_argument D, detail::handles... Handles>
 
 // --- locks and permits
 
-// co::lock: returns a std::unique_lock that owns the lock. Throws `stopped`, and
-// `cancelled` with a context. Thread safety: that of the mutex. Lifetime: the mutex
-// outlives the wait. Shutdown: ends the wait by `stopped`, unlike mutex::lock(). Cost: no
-// stack.
+// Waits for the lock, and returns a std::unique_lock that owns the lock. Throws
+// `stopped`, and `cancelled` with a context. Thread safety: that of the mutex. Lifetime:
+// the mutex outlives the wait. Shutdown: ends the wait by `stopped`, unlike
+// mutex::lock(). Cost: no stack.
 [[nodiscard]] inline auto lock(mutex& m) {
   return detail::wait_for_value<std::unique_lock<mutex>>([&m](auto f) { return on_lock(m, f); });
 }
@@ -242,18 +245,18 @@ template <detail::duration_argument D, detail::handles... Handles>
       [&m](auto f) { return on_lock(m, f); });
 }
 
-// co::lock_shared: returns a std::shared_lock that owns the lock. Throws `stopped`.
-// Thread safety: that of the mutex. Lifetime: the mutex outlives the wait. Shutdown: that
-// of co::lock. Cost: no stack.
+// Waits for a shared lock, and returns a std::shared_lock that owns the lock. Throws
+// `stopped`. Thread safety: that of the mutex. Lifetime: the mutex outlives the wait.
+// Shutdown: that of co::lock. Cost: no stack.
 [[nodiscard]] inline auto lock_shared(shared_mutex& m) {
   return detail::wait_for_value<std::shared_lock<shared_mutex>>(
       [&m](auto f) { return on_lock_shared(m, f); });
 }
 
-// co::acquire: returns a scoped_permit that owns n permits. Throws std::invalid_argument
-// for a negative n, `stopped`, and `cancelled` with a context. Thread safety: that of the
-// semaphore. Lifetime: the semaphore outlives the wait. Shutdown: throws `stopped`. Cost:
-// no stack.
+// Waits for permits, and returns a scoped_permit that owns n permits. Throws
+// std::invalid_argument for a negative n, `stopped`, and `cancelled` with a context.
+// Thread safety: that of the semaphore. Lifetime: the semaphore outlives the wait.
+// Shutdown: throws `stopped`. Cost: no stack.
 [[nodiscard]] inline auto acquire(semaphore& s, std::int64_t n = 1) {
   return detail::wait_for_value<scoped_permit>([&s, n](auto f) { return on_acquire(s, n, f); });
 }
@@ -263,10 +266,10 @@ template <detail::duration_argument D, detail::handles... Handles>
                                                detail::cancelled_by(ctx));
 }
 
-// co::wait: waits until the count is zero, or all fibers of the group have ended; for a
-// group_of it returns the results. Throws what wait() of the object throws. Thread
-// safety: that of the object. Lifetime: the object outlives the wait. Shutdown: throws
-// `stopped`. Cost: no stack.
+// Waits until the count is zero, or all fibers of the group have ended; for a group_of it
+// returns the results. Throws what wait() of the object throws. Thread safety: that of
+// the object. Lifetime: the object outlives the wait. Shutdown: throws `stopped`. Cost:
+// no stack.
 [[nodiscard]] inline auto wait(wait_group& g) {
   return detail::wait_for_event(on_wait(g));
 }
@@ -284,34 +287,34 @@ template <class T>
   return detail::wait_for_value<std::vector<T>>([&g](auto f) { return on_wait(g, f); });
 }
 
-// co::next: returns the next result of the group, or nullopt if none is left. Throws what
-// group_of::next() throws. Thread safety: that of the group. Lifetime: the group outlives
-// the wait. Shutdown: throws `stopped`. Cost: no stack.
+// Waits for the next result of the group, and returns it, or nullopt if none is left.
+// Throws what group_of::next() throws. Thread safety: that of the group. Lifetime: the
+// group outlives the wait. Shutdown: throws `stopped`. Cost: no stack.
 template <class T>
 [[nodiscard]] auto next(group_of<T>& g) {
   return detail::wait_for_value<std::optional<T>>([&g](auto f) { return on_next(g, f); });
 }
 
-// co::done: waits for the end of the context. Throws std::invalid_argument for a nil
-// context, and `stopped`. Thread safety: that of the context. Lifetime: the wait keeps
-// the context. Shutdown: as for on_done. Cost: no stack.
+// Waits for the end of the context. Throws std::invalid_argument for a nil context, and
+// `stopped`. Thread safety: that of the context. Lifetime: the wait keeps the context.
+// Shutdown: as for on_done. Cost: no stack.
 [[nodiscard]] inline auto done(const context& ctx) {
   return detail::wait_for_event(on_done(ctx));
 }
 
 // --- select
 
-// co::select: takes one case, calls its function, and returns its index. Throws what
-// vigil::select throws. Thread safety: that of the cases. Lifetime: the wait owns the
-// cases; their objects outlive it. Shutdown: throws `stopped`. Cost: no stack.
+// Takes one case, calls its function, and returns its index. Throws what vigil::select
+// throws. Thread safety: that of the cases. Lifetime: the wait owns the cases; their
+// objects outlive it. Shutdown: throws `stopped`. Cost: no stack.
 template <class... Cases>
 [[nodiscard]] auto select(Cases... cases) {
   return detail::select_wait<Cases...>(detail::choice::fair, std::move(cases)...);
 }
 
-// co::select_ordered: the same, but takes the first of the cases that are ready. Throws
-// what vigil::select throws. Thread safety: that of the cases. Lifetime: that of
-// co::select. Shutdown: throws `stopped`. Cost: no stack.
+// Takes the first of the cases that are ready; otherwise as co::select. Throws what
+// vigil::select throws. Thread safety: that of the cases. Lifetime: that of co::select.
+// Shutdown: throws `stopped`. Cost: no stack.
 template <class... Cases>
 [[nodiscard]] auto select_ordered(Cases... cases) {
   return detail::select_wait<Cases...>(detail::choice::ordered, std::move(cases)...);

@@ -89,10 +89,11 @@ class context_key {
   [[maybe_unused]] char different_addresses_ = 0;
 };
 
-// context: a handle; a copy names the same context. Throws std::invalid_argument from
-// members of a nil context. Thread safety: everything may be called from fibers of any
-// runtime and from plain threads at any time, even after the runtime has gone. Lifetime:
-// a context keeps its parent, and leaves it when it is done or when its last handle goes;
+// context: tells fibers and calls that their work is no longer wanted. The object is a
+// cheap handle; copies name the same context. Throws std::invalid_argument from members
+// of a nil context. Thread safety: everything may be called from fibers of any runtime
+// and from plain threads at any time, even after the runtime has gone. Lifetime: a
+// context keeps its parent, and leaves it when it is done or when its last handle goes;
 // then its timer stops. Its cancel function, a receiver of done(), a context made from
 // it, a pending after_func and the done_callback that it returned count as handles.
 // Shutdown: those made from background() of a fiber are done as it begins. Cost:
@@ -253,11 +254,11 @@ cancellable with_deadline(const context& parent,
       detail::with_deadline(parent.core(), detail::to_deadline(t), std::move(cause), from));
 }
 
-// The same, d from now; done at once if d is zero or negative. With a d beyond the range
-// of the clock there is no deadline. Throws what with_deadline throws, and
-// std::invalid_argument for NaN. Thread safety: that of with_cancel. Lifetime: that of
-// context. Shutdown: that of context. Cost: that of with_deadline. Go:
-// context.WithTimeout, WithTimeoutCause.
+// Makes a context as with_deadline does, with the deadline d from now; it is done at once
+// if d is zero or negative. With a d beyond the range of the clock there is no deadline.
+// Throws what with_deadline throws, and std::invalid_argument for NaN. Thread safety:
+// that of with_cancel. Lifetime: that of context. Shutdown: that of context. Cost: that
+// of with_deadline. Go: context.WithTimeout, WithTimeoutCause.
 template <detail::duration_like D>
 cancellable with_timeout(const context& parent,
                          const D& d,
@@ -271,10 +272,10 @@ cancellable with_timeout(const context& parent,
 template <class write = detail::write_a_duration_such_as_5ms>
 void with_timeout(const context& parent, ...) VIGIL_REFUSED(VIGIL_WANTS_DURATION);
 
-// Makes one like its parent, but with this value under this key. Throws what with_cancel
-// throws, and what the move of the value throws. Thread safety: any fiber or thread;
-// readers share the value, which is const. Lifetime: the value dies with the context.
-// Shutdown: that of context. Cost: two allocations. Go: context.WithValue.
+// Makes a context like its parent, but with this value under this key. Throws what
+// with_cancel throws, and what the move of the value throws. Thread safety: any fiber or
+// thread; readers share the value, which is const. Lifetime: the value dies with the
+// context. Shutdown: that of context. Cost: two allocations. Go: context.WithValue.
 template <class T>
 [[nodiscard]] context with_value(const context& parent,
                                  const context_key<T>& key,
@@ -285,10 +286,10 @@ template <class T>
       }));
 }
 
-// Makes one with the parent's values that is never done and has no deadline. Throws what
-// with_cancel throws. Thread safety: any fiber or thread. Lifetime: it keeps its parent.
-// Shutdown: does not reach it; waits under it end by `stopped`. Cost: one allocation. Go:
-// context.WithoutCancel.
+// Makes a context with the parent's values that is never done and has no deadline. Throws
+// what with_cancel throws. Thread safety: any fiber or thread. Lifetime: it keeps its
+// parent. Shutdown: does not reach it; waits under it end by `stopped`. Cost: one
+// allocation. Go: context.WithoutCancel.
 [[nodiscard]] inline context without_cancel(const context& parent) {
   return context(detail::without_cancel(parent.core()));
 }
@@ -334,10 +335,10 @@ class done_callback {
   detail::handle<detail::done_registration> handle_;
 };
 
-// scoped_done_callback: made from a done_callback. At the end of the scope it prevents f,
-// or waits for a running f (unless the scope ends inside f), as scoped_timer does. Throws
-// nothing from its destructor. Thread safety: one fiber or thread at a time. Lifetime:
-// that of scoped_timer: as a member it comes last. Shutdown: that of scoped_timer.
+// scoped_done_callback: a done_callback that at the end of the scope prevents f, or waits
+// for a running f (unless the scope ends inside f), as scoped_timer does. Throws nothing
+// from its destructor. Thread safety: one fiber or thread at a time. Lifetime: that of
+// scoped_timer: as a member it comes last. Shutdown: that of scoped_timer.
 using scoped_done_callback = detail::scoped_handle<done_callback>;
 
 // Runs f once on a fiber of the current runtime when ctx is done; at once if it is done

@@ -97,14 +97,14 @@ struct dump_options {
 // is then kept for that time; not a signal handler. Shutdown: works during it.
 VIGIL_API void dump(std::FILE* out, const dump_options& options = {});
 
-// The same as one JSON object: "fiber_count", "groups" (the table), "fibers", "stacks",
-// "task_count", "tasks" and "runtimes"; a fiber's "stack" is an index in "stacks", and
-// "may_have_ended_calls" tells whether a signal may have ended calls such as poll().
-// Durations are in nanoseconds. Names are UTF-8, with U+FFFD in place of other bytes.
-// Throws std::bad_alloc, and std::system_error if no thread can be had, or if it takes
-// longer than 20 s. If malloc does not even let it begin, which an exception would need
-// as well, the object has one member, "error". Thread safety: that of dump. Shutdown:
-// works during it. Cost: that of dump.
+// Writes what dump() does as one JSON object: "fiber_count", "groups" (the table),
+// "fibers", "stacks", "task_count", "tasks" and "runtimes"; a fiber's "stack" is an index
+// in "stacks", and "may_have_ended_calls" tells whether a signal may have ended calls
+// such as poll(). Durations are in nanoseconds. Names are UTF-8, with U+FFFD in place of
+// other bytes. Throws std::bad_alloc, and std::system_error if no thread can be had, or
+// if it takes longer than 20 s. If malloc does not even let it begin, which an exception
+// would need as well, the object has one member, "error". Thread safety: that of dump.
+// Shutdown: works during it. Cost: that of dump.
 VIGIL_API void dump_json(std::FILE* out, const dump_options& options = {});
 
 // stack_use: how much of their stacks the fibers that were started in one place have

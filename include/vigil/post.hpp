@@ -49,9 +49,9 @@ VIGIL_API timer_record* post_to(scheduler& sched,
 VIGIL_API timer_record* defer(callback f, const site& from, bool with_handle = false);
 }  // namespace detail
 
-// stoppable: post(f, stoppable) and defer(f, stoppable), in vigil/timer.hpp, return a
-// timer; its stop() takes f back unless f has begun. Throws nothing. Thread safety: a
-// constant. Behaviour: Node's clearImmediate.
+// stoppable_t: the type of stoppable. post(f, stoppable) and defer(f, stoppable), in
+// vigil/timer.hpp, return a timer; its stop() takes f back unless f has begun. Throws
+// nothing. Thread safety: a constant. Behaviour: Node's clearImmediate.
 struct stoppable_t {
   explicit stoppable_t() = default;
 };

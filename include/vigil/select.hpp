@@ -101,7 +101,7 @@ template <detail::duration_like D, class F = detail::nothing>
 template <class write = detail::write_a_duration_such_as_5ms>
 void on_timeout(...) VIGIL_REFUSED(VIGIL_WANTS_DURATION);
 
-// The same at a deadline, which several selects can share. Throws as on_timeout does.
+// on_timeout with a deadline, which several selects can share. Throws as on_timeout does.
 // Thread safety: that of on_timeout. Lifetime: that of on_timeout. Shutdown: that of
 // on_timeout. Cost: that of on_timeout.
 template <detail::time_point_like Time, class F = detail::nothing>
@@ -142,9 +142,9 @@ std::size_t select(Cases&&... cases) {
   return detail::select_of(detail::choice::fair, cases...);
 }
 
-// The same, but takes the first of the cases that are ready. Throws what select throws.
-// Thread safety: that of select. Lifetime: that of select. Shutdown: that of select.
-// Cost: that of select.
+// Takes the first of the cases that are ready, and returns its index; otherwise as
+// select(). Throws what select throws. Thread safety: that of select. Lifetime: that of
+// select. Shutdown: that of select. Cost: that of select.
 template <class... Cases>
 std::size_t select_ordered(Cases&&... cases) {
   return detail::select_of(detail::choice::ordered, cases...);

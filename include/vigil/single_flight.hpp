@@ -26,13 +26,14 @@
 
 namespace VIGIL_PUBLIC {
 
-// single_flight<Key, T>: T is copied for each caller; for a large result use a
-// std::shared_ptr<const T>. With void, callers learn only that the call was done. Throws
-// what f throws, to all callers; `stopped`, wrong_place, `cancelled` with a context while
-// it waits; std::logic_error if f asks for its own key. Thread safety: fibers of any
-// runtime and plain threads. Lifetime: it outlives its calls. Shutdown: ends a wait by
-// `stopped`; one that waits takes over from a caller that was unwound. Cost: two
-// allocations for each call of f. Behaviour: Go's golang.org/x/sync/singleflight.
+// single_flight<Key, T>: one call for all simultaneous callers with the same key. T is
+// copied for each caller; for a large result use a std::shared_ptr<const T>. With void,
+// callers learn only that the call was done. Throws what f throws, to all callers;
+// `stopped`, wrong_place, `cancelled` with a context while it waits; std::logic_error if
+// f asks for its own key. Thread safety: fibers of any runtime and plain threads.
+// Lifetime: it outlives its calls. Shutdown: ends a wait by `stopped`; one that waits
+// takes over from a caller that was unwound. Cost: two allocations for each call of f.
+// Behaviour: Go's golang.org/x/sync/singleflight.
 template <class Key, class T, class Hash = std::hash<Key>, class Equal = std::equal_to<Key>>
 class single_flight {
  public:

@@ -16,10 +16,10 @@ VIGIL_API context_core* with_stop_token(context_core* parent,
 VIGIL_API std::stop_token stop_token_of(context_core* c);
 }  // namespace detail
 
-// Like with_cancel, but the context is also done when a stop is requested of the token.
-// Throws what with_cancel throws. Thread safety: that of with_cancel; the thread that
-// requests the stop cancels. Lifetime: the token's state does not keep the context alive.
-// Shutdown: that of context. Cost: that of with_cancel, and two allocations.
+// Makes a context as with_cancel does, which is also done when a stop is requested of the
+// token. Throws what with_cancel throws. Thread safety: that of with_cancel; the thread
+// that requests the stop cancels. Lifetime: the token's state does not keep the context
+// alive. Shutdown: that of context. Cost: that of with_cancel, and two allocations.
 inline cancellable with_stop_token(const context& parent,
                                    std::stop_token token,
                                    const site& from = site::current()) {

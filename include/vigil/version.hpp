@@ -19,7 +19,7 @@ namespace VIGIL_PUBLIC {
 // thread. Cost: a constant. Go: runtime.Version.
 VIGIL_API int version() noexcept;
 
-// The same as a text, such as "0.2.3". Thread safety: any thread. Lifetime: as long as
+// version() as a text, such as "0.2.3". Thread safety: any thread. Lifetime: as long as
 // the library is loaded. Cost: a constant.
 VIGIL_API const char* version_string() noexcept;
 

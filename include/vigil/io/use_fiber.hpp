@@ -131,7 +131,7 @@ class use_fiber_t {
   }
 };
 
-// use_fiber: the token.
+// use_fiber: the token that makes an asynchronous operation one call on a fiber.
 inline constexpr use_fiber_t use_fiber{};
 
 }  // namespace VIGIL_IO
