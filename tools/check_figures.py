@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks figures quoted from docs/performance.md: usage: check_figures.py SOURCE_ROOT [--update]
 
-A row of a table in README.md or docs/ quotes a row there if its first cell is a link to a
-section of that page, and the link's text is the row's name:
+A row of a table in README.md or docs/ quotes a row there if its first cell begins with a link to a
+section of that page, whose text is the row's name (more may follow the link):
 
     |  | vigil | Asio |
     |---|---:|---:|
@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 SOURCE = "docs/performance.md"
-QUOTE = re.compile(r"^\| \[([^\]]+)\]\(([\w./-]*performance\.md)#([\w-]+)\) \|")
+QUOTE = re.compile(r"^\| \[([^\]]+)\]\(([\w./-]*performance\.md)#([\w-]+)\)[^|]* \|")
 
 
 def cells_of(line):
