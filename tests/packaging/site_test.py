@@ -3,10 +3,12 @@
 
 Builds it as `./dev docs` does, where a warning is a failure, and follows each link, each
 image, script and style sheet of each page from `file://`: the file exists, and so does the
-place in it.
+place in it. Then Chromium searches; this part is skipped where it cannot show a page.
 """
 import importlib.util
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,6 +21,9 @@ NEEDED = {"sphinx": "python3-sphinx", "myst_parser": "python3-myst-parser", "fur
           "clang": "python3-clang-14"}
 # What a few pages are made of: the whole takes minutes, so it is one of the long forms.
 FEW = ["timer", "sleep_for", "after_func", "io::serve"]
+SEARCHES = {"sleep_for": "reference/sleep_for.html", "vigil::timer": "reference/timer.html",
+            "stop_and_wait": "reference/timer.html", "serve": "reference/io/serve.html",
+            "steps+of+the+wall+clock": "docs/guide/time.html"}
 
 
 class Page(HTMLParser):
@@ -57,6 +62,47 @@ def broken(html):
     return faults, count, len(pages)
 
 
+def unreadable(static):
+    """What a page of a server may load, and one of a disk may not."""
+    for path in sorted(static.rglob("*.css")):
+        for target in re.findall(r"url\([\"']?(?!data:|#)([^)\"']+)", path.read_text()):
+            if target.startswith("/") or not (path.parent / target).is_file():
+                yield f"{path.name}: there is no file {target}"
+    for path in sorted(static.rglob("*.js")):
+        if re.search(r"^(import|export) ", path.read_text(), re.M) and "patched" not in path.name:
+            yield f"{path.name} is a module, which is not loaded from file://"
+
+
+def shown(page, folder):
+    """The document that Chromium makes of a page; None if it cannot."""
+    browser = shutil.which("chromium")
+    if not browser:
+        return None
+    try:
+        done = subprocess.run([browser, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}",
+                               "--virtual-time-budget=20000", "--dump-dom", page],
+                              capture_output=True, text=True, check=False, timeout=300)
+    except subprocess.TimeoutExpired:
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def search(html, folder):
+    """The faults of five searches, or None if there is no browser for them."""
+    tried = Path(folder) / "tried.html"
+    tried.write_text("<p id=p></p><script>document.getElementById('p').append('6*7=' + 6*7)</script>")
+    profile = Path(folder) / "profile"
+    if "6*7=42" not in (shown(tried.as_uri(), profile) or ""):
+        return None
+    faults = []
+    for words, page in SEARCHES.items():
+        found = shown(f"{(html / 'search.html').as_uri()}?q={words}", profile) or ""
+        results = re.search(r"<ul class=\"search\".*?</ul>", found, re.S)
+        if not results or f'href="{page}' not in results[0]:
+            faults.append(f"a search for {words} does not find {page}")
+    return faults
+
+
 def main():
     missing = [package for module, package in NEEDED.items() if not importlib.util.find_spec(module)]
     if missing:
@@ -74,6 +120,11 @@ def main():
         index = html / "searchindex.js"
         if not index.is_file() or "sleep_for" not in index.read_text():
             faults.append("searchindex.js does not know sleep_for")
+        faults += unreadable(html / "_static")
+        searched = search(html, folder)
+        if searched is None:
+            print("skipped: the search, since there is no Chromium here that shows a page")
+        faults += searched or []
         print("\n".join(faults) or f"{count} links of {pages} pages lead somewhere")
         return 1 if faults else 0
 

@@ -58,7 +58,9 @@ def build_site(root, out, model):
     # One process: with several, Sphinx 5.3 may wait for ever for one that has failed.
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-c", str(HERE),
                "-d", str(out / "doctrees"), str(source), str(out / "html")]
-    env = dict(os.environ, VIGIL_DOCS_VERSION=version(root), PYTHONDONTWRITEBYTECODE="1")
+    furo_files.write(out / "static")
+    env = dict(os.environ, VIGIL_DOCS_VERSION=version(root), VIGIL_DOCS_STATIC=str(out / "static"),
+               PYTHONDONTWRITEBYTECODE="1")
     status = subprocess.run(command, env=env, check=False).returncode
     if status:
         sys.exit(f"Sphinx ended with {status}")
@@ -74,7 +76,8 @@ def main():
         sys.exit(__doc__)
     if headers.cindex is None:
         sys.exit(headers.MISSING)
-    global models, pages, site
+    global furo_files, models, pages, site
+    import furo_files
     import model as models
     import pages
     import site_pages as site

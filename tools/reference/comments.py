@@ -135,7 +135,7 @@ def without_introduction(text, names):
 def upper(text):
     """A sentence begins with a capital, unless a name of the code does."""
     first = text.split(" ")[0]
-    return text[:1].upper() + text[1:] if re.fullmatch(r"[a-z]+,?", first) else text
+    return text[:1].upper() + text[1:] if re.fullmatch(r"[a-z]+", first) else text
 
 
 def names_it(text, name, is_function):

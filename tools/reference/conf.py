@@ -7,6 +7,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 project = "vigil"
 author = "the authors of vigil"
 copyright = "the authors of vigil, BSL-1.0"
+# tools/reference gives what differs from build to build.
 version = release = os.environ.get("VIGIL_DOCS_VERSION", "")
 
 extensions = ["myst_parser", "vigil_names"]
@@ -27,7 +28,7 @@ pygments_dark_style = "monokai"
 
 html_theme = "furo"
 html_title = "vigil" + (f" {release}" if release else "")
-html_static_path = ["static"]
+html_static_path = ["static", os.environ["VIGIL_DOCS_STATIC"]]
 html_css_files = ["vigil.css"]
 html_copy_source = False
 html_show_sourcelink = False

@@ -266,9 +266,10 @@ class Pages:
 
     def index(self, by_header):
         doc = f"{FOLDER}/index"
-        out = ["# Reference",
-               f"{len(self.model.names)} names: by header below, [by name](alphabetical.md), and "
-               "[by what you know](elsewhere.md) from Go, Node, Asio or Tokio."]
+        out = ["# Names by header",
+               f"The reference has {len(self.model.names)} names. They stand here by header, in another "
+               "list [from A to Z](alphabetical.md), and once more [by what you know](elsewhere.md) from Go, "
+               "Node, Asio or Tokio."]
         for library, heading in LIBRARIES.items():
             headers = [h for h in by_header if library_of(h) == library]
             if not headers:
@@ -281,12 +282,11 @@ class Pages:
                 rows.append(f"| [`{header.removeprefix('vigil/')}`]({header_label(header)}) | {names} |")
             out.append("\n".join(rows))
         out.append(HOW_TO_READ)
-        documents = ["alphabetical", "elsewhere"] + [relative(doc, header_document(h)) for h in by_header]
-        out.append(toctree(documents))
+        out.append(toctree([relative(doc, header_document(h)) for h in by_header]))
         return "\n\n".join(out) + "\n"
 
     def alphabetical(self):
-        out = ["# Names, A to Z"]
+        out = ["# Names from A to Z"]
         by_letter = {}
         for name in sorted(self.model.names, key=lambda n: (n.name.lower(), n.path)):
             by_letter.setdefault(name.name[0].upper(), []).append(name)
@@ -295,7 +295,7 @@ class Pages:
         return "\n\n".join(out) + "\n"
 
     def elsewhere(self):
-        out = ["# By what you know",
+        out = ["# Names by what you know",
                "What vigil calls the things that you know by another name. The coming-from pages say "
                "where they behave differently: [Go](../docs/coming-from-go.md), "
                "[Node](../docs/coming-from-node.md), [Asio](../docs/coming-from-asio.md)."]

@@ -5,7 +5,7 @@ ESCAPED = re.compile(r"([\\`*_{}\[\]<>#|~^$])")
 CODE = re.compile(
     r"`([^`]+)`"
     r"|(<vigil/[\w/]+\.hpp>|(?:vigil/)?(?:[\w]+/)*\w+\.(?:hpp|md|py)\b)"
-    r"|((?:\b\w+::)+~?\w+(?:<[\w:, *]*>)?(?:\([^()\n]{0,40}\))?"
+    r"|(\b\w+\.\w+\([^()\n]{0,40}\)|(?:\b\w+::)+~?\w+(?:<[\w:, *]*>)?(?:\([^()\n]{0,40}\))?"
     r"|\b~?\w+(?:<[\w:, *]*>)?\([^()\n]{0,40}\)(?!\w)"
     r"|\b(?=\w*[a-z])\w+_\w+\b|\b[A-Z][A-Z_]*_[A-Z_]+\b|\b\w+<[\w:, *]+>)"
 )
@@ -43,6 +43,8 @@ class Writer:
         if m := re.fullmatch(r"<?(?:vigil/)?([\w/]+\.hpp)>?", text):
             header = f"vigil/{m[1]}"
             return header_label(header) if header in self.model.reader.public and header != "vigil/fwd.hpp" else None
+        if name:
+            text = re.sub(r"^[a-z]\w*\.(?=\w+\()", "", text)  # a member of some object
         m = re.match(r"(?:vigil::)?((?:\w+::)*~?\w+)(?:<[\w:, *]*>)?(?:\(.*\))?$", text)
         if not m:
             return None
