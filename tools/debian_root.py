@@ -22,10 +22,10 @@ class NotThere(Exception):
     """What is missing, in a line."""
 
 
-def archives():
+def archives(sources=Path("/etc/apt")):
     """(URI, key or None) of Debian's main archives in the system's apt sources."""
     found = []
-    for path in [Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))]:
+    for path in [sources / "sources.list", *sorted((sources / "sources.list.d").glob("*"))]:
         if not path.is_file():
             continue
         text = re.sub(r"(?m)^#.*\n?", "", path.read_text())

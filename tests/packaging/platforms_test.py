@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""The tools that run the tests elsewhere: usage: platforms_test.py ROOT
+
+Nothing is built: which counts of a run on 64-bit ARM are a failure, what the table of
+docs/platforms.md says of a row, and which archives of apt's sources are Debian's.
+"""
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(sys.argv[1])
+sys.path.insert(0, str(ROOT / "tools"))
+import arm64  # noqa: E402
+import debian_root  # noqa: E402
+import matrix  # noqa: E402
+from unit_suites import Counts  # noqa: E402
+
+
+def expect(holds, what):
+    if not holds:
+        sys.exit(f"platforms_test: {what}")
+
+
+def what_counts_as_a_failure():
+    allowed = next(iter(arm64.EXPECTED))
+    for counts, faults in (
+        ({"chan": Counts(100, 0, 0, []), "io": Counts(19, 0, 1, ["no ptrace"])}, 0),
+        ({"chan": Counts(100, 0, 1, ["no ptrace"])}, 1),
+        ({"machine": Counts(100, 0, 1, [allowed])}, 0),
+        ({"machine": Counts(100, 0, 2, [allowed, "no ptrace"])}, 1),
+        ({"io": Counts(95, 0, 5, ["no ptrace"])}, 0),
+        ({"io": Counts(94, 0, 6, ["no ptrace"])}, 1),
+        ({"io": Counts(80, 10, 10, ["no ptrace"]), "sync": Counts(0, 0, 1, ["none"])}, 2),
+    ):
+        said = list(arm64.faults_of(counts))
+        expect(len(said) == faults, f"{counts}: {faults} faults expected, said {said}")
+
+
+def what_the_table_says():
+    shown = matrix.PAGE.read_text()
+    for name in (*matrix.ROWS, matrix.ARM64):
+        expect(f"| `{name}` |" in shown, f"docs/platforms.md lacks the row {name}: tools/matrix.py")
+    with tempfile.TemporaryDirectory(prefix="vigil-platforms-") as folder:
+        matrix.FOLDER = Path(folder)
+        matrix.PAGE = Path(folder) / "page.md"
+        matrix.PAGE.write_text("above\n<!-- matrix -->\nold\n<!-- end of matrix -->\nbelow\n")
+        (matrix.FOLDER / "lto.json").write_text(json.dumps(
+            {"passed": 7, "failed": 0, "skipped": 1, "reasons": ["no clock"]}))
+        (matrix.FOLDER / "libc++.json").write_text(json.dumps({"missing": "does not build"}))
+        matrix.write_page()
+        page = matrix.PAGE.read_text()
+        for text in ("| `lto` | link-time optimization | 7 | 0 | 1 |", "- no clock: `lto`",
+                     "| `libc++` | clang 19 with libc++ | does not build | | |",
+                     "| `gcc-12` | g++ 12 | not run yet | | |"):
+            expect(text in page, f"the table lacks {text!r}:\n{page}")
+        expect("old" not in page, "the table keeps what it said before")
+        expect(page.startswith("above\n") and page.endswith("below\n"), "the page lost its text")
+
+
+def which_archives():
+    with tempfile.TemporaryDirectory(prefix="vigil-platforms-") as folder:
+        (Path(folder) / "sources.list.d").mkdir()
+        (Path(folder) / "sources.list").write_text(
+            "# deb http://old.example/debian bookworm main\n"
+            "deb [arch=amd64 signed-by=/a.gpg] http://one.example/debian bookworm main contrib\n"
+            "deb http://other.example/tools stable main\n")
+        (Path(folder) / "sources.list.d/two.sources").write_text(
+            "Types: deb\n# a comment\nURIs: http://two.example/debian\nSuites: bookworm\n"
+            "Components: main\nSigned-By: /b.gpg\n\n"
+            "Types: deb\nURIs: http://two.example/debian-security\nComponents: main\n")
+        found = debian_root.archives(Path(folder))
+        wanted = [("http://one.example/debian", "/a.gpg"), ("http://two.example/debian", "/b.gpg")]
+        expect(found == wanted, f"apt's archives: {found}")
+
+
+what_counts_as_a_failure()
+what_the_table_says()
+which_archives()
+print("the platforms are counted as they should be")
