@@ -8,6 +8,7 @@
 #include <vigil/vigil.hpp>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdio>
 #include <string>
@@ -85,7 +86,7 @@ void coroutines() {
 
 void served() {
   //! [serve]
-  int requests = 0;  // before the server: its fiber, and those of its handlers, use both
+  std::atomic<int> requests = 0;  // before the server, whose fibers use both
   io::memory_acceptor acceptor;
   auto server = vigil::spawn([&] {
     io::serve(acceptor, [&requests](io::memory_stream peer) {
@@ -100,7 +101,7 @@ void served() {
   std::printf("%s\n", text.c_str());
   acceptor.close();
   server.join();  // serve() returns when all handlers have ended
-  std::printf("%d served\n", requests);
+  std::printf("%d served\n", requests.load());
   //! [serve]
 }
 
