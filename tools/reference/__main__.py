@@ -34,8 +34,8 @@ def counts(model):
 
 
 def version(root):
-    found = re.search(r"version: '([\d.]+)'", (root / "meson.build").read_text())
-    return found[1] if found else ""
+    text = (root / "include/vigil/version.hpp").read_text()
+    return ".".join(re.findall(r"#define VIGIL_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", text))
 
 
 def write_pages(root, out, model):

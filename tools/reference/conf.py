@@ -30,6 +30,7 @@ html_theme = "furo"
 html_title = "vigil" + (f" {release}" if release else "")
 html_static_path = ["static", os.environ["VIGIL_DOCS_STATIC"]]
 html_css_files = ["vigil.css"]
+html_js_files = ["vigil.js"]
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False

@@ -10,7 +10,7 @@ import textwrap
 from pathlib import Path
 
 MARK = re.compile(r"\s*//! \[([\w-]+)\]$")
-LEAST, MOST = 3, 45  # lines; a shorter piece shows nothing, a longer one hides it
+LEAST, MOST = 4, 45  # lines; a shorter piece shows nothing, a longer one hides it
 
 
 @dataclasses.dataclass
@@ -79,8 +79,10 @@ def uses(name, text):
         short is not None and re.search(rf"(?<![\w:]){short}\b", text) is not None)
 
 
-def is_more_than(piece, name):
-    return piece.lines >= LEAST
+def rank(piece, name):
+    """The less the better. A coroutine is an example of what is for coroutines only."""
+    is_task = "co" in name.path or "task" in name.header
+    return (piece.lines < LEAST, "co_await" in piece.text and not is_task, not piece.region, piece.lines, piece.file)
 
 
 def chosen(root):
@@ -113,5 +115,5 @@ def find(root, names):
         fits = [p for p in pieces if p.lines <= MOST and uses(name, p.text)
                 and (not want or p.file == want[0])]
         if fits:
-            found[name.full] = min(fits, key=lambda p: (p.lines < LEAST, not p.region, p.lines, p.file))
+            found[name.full] = min(fits, key=lambda p: rank(p, name))
     return found, faults

@@ -13,6 +13,12 @@ MARKED = {"throws": "Throws", "thread safety": "Thread safety", "lifetime": "Lif
           "shutdown": "Shutdown", "cost": "Cost"}
 
 
+def takes_values(text):
+    """Whether a function takes no reference but to a context, which it keeps, and gives none."""
+    text = re.sub(r"const (context|Time|D)&", "", text)
+    return not re.search(r"[&*]|string_view|\bF\b|\bauto\b|<class", text)
+
+
 class Model:
     def __init__(self, root):
         self.root = Path(root).resolve()
@@ -87,10 +93,23 @@ class Model:
         return has
 
     def wanted(self, name):
-        if name.kind == "function" or (name.kind == "class" and not name.is_data and not name.is_exception
-                                       and name.members):
-            return PARTS
-        return ["contract"]
+        """Those of PARTS that a reader would look for. What throws nothing never waits, and a
+        shutdown changes nothing for it. What takes and gives only values has no lifetime."""
+        functions = [f for m in name.members if m.kind == "function" for f in m.forms]
+        functions += name.forms if name.kind == "function" else []
+        is_tag = all(m.name == name.name for m in name.members)
+        is_described = name.kind == "function" or (
+            name.kind == "class" and not name.is_data and not name.is_exception and not is_tag)
+        if not is_described:
+            return ["contract"]
+        never_throws = all(f.is_noexcept for f in functions)
+        has = self.has(name)
+        unasked = set()
+        if never_throws:
+            unasked.add("shutdown")
+        if never_throws if name.kind == "class" else all(takes_values(f.text) for f in functions):
+            unasked.add("lifetime")
+        return [p for p in PARTS if p not in unasked or p in has]
 
     def missing(self):
         """{full name: [part]}"""

@@ -63,8 +63,7 @@ class Pages:
         doc = document(name)
         shown = "::".join(name.path)
         # Not in the tree of the sidebar, which each page of the site contains.
-        out = ["---\norphan: true\n---", f"({label(name)})=", f"# `{shown}`", self.meta(name, doc)]
-        self.objects.append((name.full, name.kind, doc, label(name)))
+        out = ["---\norphan: true\n---", f"({label(name)})=", f"# {plain(shown)}", self.meta(name, doc)]
         seen = set()
         if name.kind == "function":
             out += self.forms(name, name.forms, seen)
@@ -80,8 +79,9 @@ class Pages:
             out.append("Derived from " + ", ".join(self.words.code(b, name) for b in name.bases) + ".")
         if name.facts:
             out.append(name.facts)
-        out += self.example(name, doc)
         out += self.elsewhere_of(name)
+        out += self.contents(name)
+        out += self.example(name, doc)
         if name.kind == "enumeration":
             out += self.enumerators(name)
         else:
@@ -128,6 +128,14 @@ class Pages:
                 text = " ".join(self.words.rich(t, name, throws=key == "Throws") for t in texts)
                 rows.append(f"{shown}\n: {text}")
         return ["\n\n".join(rows)] if rows else []
+
+    def contents(self, name):
+        """Links to the members of a class."""
+        shown = dict.fromkeys(m.name for m in name.members if m.kind != "enumerator")
+        if len(shown) < 4:
+            return []
+        links = [f"[`{'constructor' if m == name.name else m}`]({label(name, m)})" for m in shown]
+        return [("Fields" if name.is_data else "Members") + "\n: " + " · ".join(links)]
 
     def example(self, name, doc):
         piece = self.model.examples.get(name.full)
@@ -249,13 +257,21 @@ class Pages:
     def header_page(self, header, names):
         doc = header_document(header)
         head = self.model.reader.head(header)
-        out = [f"({header_label(header)})=", f"# `<{header}>`",
+        out = [f"({header_label(header)})=", f"# {plain(header)}",
                f"Library `{library_of(header)}` · [the header]({self.source_link(doc, 'include/' + header)})"]
-        self.objects.append((header, "header", doc, header_label(header)))
         out += [self.words.said(head)] + self.parts_of_head(head)
         if names:
             out += ["## Names", self.table(names, doc)]
+        out += self.macros(header)
         return "\n\n".join(out) + "\n"
+
+    def macros(self, header):
+        """Those that have a comment."""
+        out, lines = [], self.model.reader.lines(header)
+        for number, line in enumerate(lines, 1):
+            if (m := re.match(r"#define (VIGIL_\w+)(\(.*?\))?", line)) and (said := comments.above(lines, number)):
+                out += [f"### `{m[1]}{m[2] or ''}`", self.words.said(comments.parse(said))]
+        return ["## Macros"] + out if out else []
 
     def parts_of_head(self, head):
         rows = []
@@ -332,6 +348,11 @@ def title(m, name):
             return "Destructor"
         return f"`{m.name}`" if m.name.startswith("operator") else f"`{m.name}()`"
     return f"`{m.name}`"
+
+
+def plain(text):
+    """As a title: in code type the search would show it twice."""
+    return words.ESCAPED.sub(r"\\\1", text)
 
 
 def code(text):

@@ -1,10 +1,11 @@
-"""A Sphinx extension: the search knows each public name, and where its section is."""
+"""A Sphinx extension: the search knows the members of each name, and where their sections are.
+It finds the names themselves by the titles of their pages."""
 import json
 from pathlib import Path
 
 from sphinx.domains import Domain, ObjType
 
-KINDS = ["class", "function", "alias", "value", "concept", "enumeration", "field", "type", "enumerator", "header"]
+KINDS = ["function", "value", "field", "type", "enumerator"]
 
 
 class NamesDomain(Domain):
@@ -17,9 +18,10 @@ class NamesDomain(Domain):
         documents = self.env.found_docs
         for name, kind, document, anchor in json.loads(path.read_text()) if path.exists() else []:
             if document in documents:
-                # Names of the library come before members, and these before words of pages.
-                priority = 0 if name.count("::") < 2 and kind in ("class", "function") else 1
-                yield name, name, kind, document, anchor, priority
+                yield name, name, kind, document, anchor, 1
+
+    def get_type_name(self, type, primary=False):
+        return type.lname
 
     def resolve_any_xref(self, *_):
         return []  # links are made to labels

@@ -4,6 +4,7 @@ import re
 ESCAPED = re.compile(r"([\\`*_{}\[\]<>#|~^$])")
 CODE = re.compile(
     r"`([^`]+)`"
+    r"|(\[[&=\w, ]*\] ?(?:\([^()]*\))? ?(?:\{[^{}]*\})(?=[ ,.;:)]|$)|\[[&=\w, ]*\]\([^()]*\))"
     r"|(<vigil/[\w/]+\.hpp>|(?:vigil/)?(?:[\w]+/)*\w+\.(?:hpp|md|py)\b)"
     r"|(\b\w+\.\w+\([^()\n]{0,40}\)|(?:\b\w+::)+~?\w+(?:<[\w:, *]*>)?(?:\([^()\n]{0,40}\))?"
     r"|\b~?\w+(?:<[\w:, *]*>)?\([^()\n]{0,40}\)(?!\w)"
@@ -25,10 +26,10 @@ class Writer:
         if throws:
             text = re.sub(rf"(?<![`\w:])({'|'.join(EXCEPTIONS)})(?![`\w])(?! by| when the fiber)", r"`\1`", text)
         for m in CODE.finditer(text):
-            if m[3] and PLAIN_CALL.match(m[3]):
+            if m[4] and PLAIN_CALL.match(m[4]):
                 continue
             out.append(ESCAPED.sub(r"\\\1", text[last : m.start()]))
-            out.append(self.code(m[1] or m[2] or m[3], name))
+            out.append(self.code(m[1] or m[2] or m[3] or m[4], name))
             last = m.end()
         return "".join(out) + ESCAPED.sub(r"\\\1", text[last:])
 
