@@ -36,7 +36,7 @@ MOST_SKIPPED = 5  # per cent
 STRICT = {"chan", "chan_random", "sync", "timer", "time", "cancel", "machine"}
 # Limits of the system, not of the processor; where they are in force a case looks at them.
 EXPECTED = {
-    "RLIMIT_AS is not in force here",  # qemu would limit itself by it
+    "RLIMIT_AS and RLIMIT_DATA are not in force here",  # qemu would limit itself by them
     "mmap does not say here that RLIMIT_MEMLOCK is reached",  # qemu 7.2 says ENOMEM
     "mlockall without a limit is not allowed here",  # wants CAP_IPC_LOCK
 }

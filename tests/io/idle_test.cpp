@@ -1,6 +1,7 @@
 // Idle timeouts: io::idle_list with deadline_stream; at exact times in memory, and over
 // real sockets, where data that has arrived comes first.
 #include "io/transports.hpp"
+#include "support/memory.hpp"
 
 #include <vigil/io/deadline_stream.hpp>
 #include <vigil/io/memory_stream.hpp>
@@ -22,6 +23,8 @@
 
 using namespace vigil::io_testing;
 using vigil::io::idle_list;
+using vigil::testing_support::limits_are_kept;
+using vigil::testing_support::no_limits;
 
 namespace {
 
@@ -327,6 +330,10 @@ TEST_SUITE("io::idle_list") {
       rlimit before{};
     };
 
+    if (!limits_are_kept()) {
+      MESSAGE(no_limits);
+      return;
+    }
     in_virtual([] {
       idle_list idle(10s);
       memory_pair p(vigil::io::memory_pipe());

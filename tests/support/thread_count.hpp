@@ -26,4 +26,11 @@ inline std::size_t threads_once_at_most(std::size_t most) {
   return once_at_most(most, [] { return detail::process_thread_count(); });
 }
 
+// The threads that the process has before main(): more than one under an emulator that
+// has threads of its own, which hide a deadlock as any thread of the program does.
+inline const std::size_t threads_at_first = detail::process_thread_count();
+
+inline constexpr const char* hidden_deadlock =
+    "skipped: an emulator's thread in the process hides a deadlock";
+
 }  // namespace vigil::testing_support

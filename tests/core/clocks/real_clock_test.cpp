@@ -223,6 +223,10 @@ TEST_SUITE("the kernel's clocks") {
 
 #ifndef VIGIL_TEST_UNDER_SANITIZER  // a sanitizer may have a thread of its own
   TEST_CASE("the thread that listens does not keep a deadlock from being seen") {
+    if (threads_at_first > 1) {
+      MESSAGE(hidden_deadlock);
+      return;
+    }
     vigil::options o;
     o.workers = 1;
     vigil::runtime rt(o);
@@ -353,8 +357,9 @@ TEST_SUITE("the kernel's clocks") {
       MESSAGE("skipped: no time namespace here (unshare --user --time)");
       return;
     }
-    const std::string command =
-        unshare + "'" + self + "' --no-skip --test-case='in a time namespace*' 2>&1";
+    const char* const wrapper = std::getenv("MESON_EXE_WRAPPER");
+    const std::string command = unshare + (wrapper != nullptr ? wrapper : "") + " '" + self +
+                                "' --no-skip --test-case='in a time namespace*' 2>&1";
     std::FILE* const child = ::popen(command.c_str(), "r");
     REQUIRE(child != nullptr);
     std::string said;

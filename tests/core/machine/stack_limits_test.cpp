@@ -16,7 +16,9 @@
 
 using namespace vigil::detail;
 using vigil::testing_support::has_sanitizer;
+using vigil::testing_support::limits_are_kept;
 using vigil::testing_support::most_mappings;
+using vigil::testing_support::no_limits;
 using vigil::testing_support::page;
 using vigil::testing_support::reachable_mappings;
 using vigil::testing_support::run_child;
@@ -26,7 +28,7 @@ using vigil::testing_support::touch;
 namespace {
 
 // Whether memory of this size is refused with this error.
-bool cannot_map(std::size_t size, int error) {
+bool is_refused(std::size_t size, int error) {
   void* const at =
       ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) return errno == error;
@@ -106,10 +108,6 @@ TEST_SUITE("stack") {
     std::string error;
     const rlimit limit{rlim_t{256} << 20, rlim_t{256} << 20};
     REQUIRE(::setrlimit(RLIMIT_AS, &limit) == 0);
-    if (!cannot_map(2 * limit.rlim_cur, ENOMEM)) {
-      std::puts("skipped: RLIMIT_AS is not in force here");
-      return;
-    }
     const std::vector<stack> taken = take_all(default_stack_size, 5000, error);
     std::printf("%zu stacks: %s\n", taken.size(), error.c_str());
     CHECK(taken.size() > 100);
@@ -123,10 +121,13 @@ TEST_SUITE("stack") {
 
   TEST_CASE("a limit on the address space is named and its last megabytes are used") {
     if (has_sanitizer) return;
+    if (!limits_are_kept()) {
+      MESSAGE(no_limits);
+      return;
+    }
     const auto child = run_child("child: stacks until RLIMIT_AS");
     CAPTURE(child.output);
     CHECK(child.succeeded());
-    if (const std::string why = child.skipped(); !why.empty()) MESSAGE(why);
   }
 
   TEST_CASE("child: stacks under mlockall" * doctest::skip()) {
@@ -138,7 +139,7 @@ TEST_SUITE("stack") {
       std::puts("skipped: mlockall is not allowed here");
       return;
     }
-    if (!cannot_map(2 * limit.rlim_cur, EAGAIN)) {
+    if (!is_refused(2 * limit.rlim_cur, EAGAIN)) {
       std::puts("skipped: mmap does not say here that RLIMIT_MEMLOCK is reached");
       return;
     }

@@ -1,5 +1,6 @@
 // The memory of timer_heap: growth, limits, and a burst that has ended.
 #include "core/timer/timer_heap_helpers.hpp"
+#include "support/memory.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -17,6 +18,9 @@
 
 namespace VIGIL_DETAIL {
 namespace {
+
+using testing_support::limits_are_kept;
+using testing_support::no_limits;
 
 std::size_t resident_bytes(const timer_heap& heap, std::size_t entries) {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
@@ -99,6 +103,10 @@ TEST_SUITE("timer_heap") {
   }
 
   TEST_CASE("a refused reserve() leaves a heap that goes on working") {
+    if (!limits_are_kept()) {
+      MESSAGE(no_limits);
+      return;
+    }
     CHECK(in_child([] {
             timer_heap heap;
             if (!heap.reserve(100)) return 1;
@@ -121,6 +129,10 @@ TEST_SUITE("timer_heap") {
   }
 
   TEST_CASE("where little address space is left, the heap takes a smaller part of it") {
+    if (!limits_are_kept()) {
+      MESSAGE(no_limits);
+      return;
+    }
     CHECK(in_child([] {
             const std::size_t used = address_space_in_use();
             if (used == 0 || !limit(RLIMIT_AS, used + (std::size_t{48} << 20))) return 1;
@@ -136,6 +148,10 @@ TEST_SUITE("timer_heap") {
   }
 
   TEST_CASE("with no address space at all the constructor throws bad_alloc") {
+    if (!limits_are_kept()) {
+      MESSAGE(no_limits);
+      return;
+    }
     CHECK(in_child([] {
             const std::size_t used = address_space_in_use();
             if (used == 0 || !limit(RLIMIT_AS, used)) return 1;
