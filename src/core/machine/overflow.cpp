@@ -16,7 +16,6 @@
 namespace VIGIL_DETAIL {
 namespace {
 
-constexpr std::size_t page = 4096;
 constexpr int watched_signals[] = {SIGSEGV, SIGBUS};
 
 std::mutex install_lock;
@@ -25,6 +24,12 @@ bool in_chain[2] = {
     false, false};  // guarded by install_lock; our handler is installed, or below one that is
 struct sigaction earlier_actions[2];  // written before our handler is installed
 std::atomic<describe_stack> describe_now{nullptr};
+
+// 4 KiB on x86-64; on 64-bit ARM the kernel's choice.
+std::size_t page_size() noexcept {
+  static const auto size = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return size;
+}
 
 // The stack pointer of the code that faulted; 0 on machines where it is not known.
 std::uintptr_t stack_pointer(const void* machine_state) noexcept {
@@ -102,6 +107,7 @@ bool is_ours(const struct sigaction& action) noexcept {
 alternate_signal_stack::alternate_signal_stack() {
   stack_t present = {};
   if (::sigaltstack(nullptr, &present) == 0 && (present.ss_flags & SS_DISABLE) == 0) return;
+  const std::size_t page = page_size();
   // Wide vector registers make the kernel's own frame big.
   const std::size_t usable =
       (std::size_t{64} << 10) + ((::getauxval(AT_MINSIGSTKSZ) + page - 1) & ~(page - 1));
@@ -127,7 +133,7 @@ alternate_signal_stack::alternate_signal_stack() {
 alternate_signal_stack::~alternate_signal_stack() {
   if (mapped_ == nullptr) return;
   stack_t present = {};
-  if (::sigaltstack(nullptr, &present) == 0 && present.ss_sp == mapped_ + page) {
+  if (::sigaltstack(nullptr, &present) == 0 && present.ss_sp == mapped_ + page_size()) {
     stack_t none = {};
     none.ss_flags = SS_DISABLE;
     ::sigaltstack(&none, nullptr);
