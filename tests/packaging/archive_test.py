@@ -2,8 +2,8 @@
 """The tree without a git repository, as an archive has it: usage: archive_test.py ROOT COMPILER...
 
 The checks that ask git say that they cannot, and no other check notices the difference.
-VIGIL_LONG=1 takes the slow ones along. It is looked at beside
-other files inside a repository that is not vigil's, since users unpack it into theirs.
+VIGIL_LONG=1 takes the slow ones along. The tree lies inside a repository that is not
+vigil's, since users unpack it into theirs.
 """
 import os
 import re
