@@ -1,4 +1,6 @@
 # Not run by vcpkg itself yet: tests/packaging/recipes_test.py runs these steps without it.
+# By hand they were run once with vcpkg's scripts of August 2026 (all features, static), but
+# with the system's Boost and without vcpkg's own look at the result.
 vcpkg_download_distfile(ARCHIVE
   URLS "@ARCHIVE@"
   FILENAME "vigil-@VERSION@.tar.gz"
