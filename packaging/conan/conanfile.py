@@ -1,4 +1,4 @@
-# Not run by Conan itself yet: tests/packaging/recipes_test.py runs these steps without it.
+# Not run with ConanCenter's Boost yet: Conan 2.9 ran it with the system's, without vigil-io.
 """vigil for Conan 2: conan create . --version=VERSION, beside a conandata.yml that has it."""
 import os
 
@@ -83,9 +83,9 @@ class VigilConan(ConanFile):
     def package_info(self):
         # find_package(vigil) reads vigil's own file. What follows is for other generators.
         self.cpp_info.set_property("cmake_find_mode", "none")
-        self.cpp_info.builddirs.append(os.path.join("lib", "cmake", "vigil"))
 
         vigil = self._component("vigil", ["boost::context"])
+        vigil.builddirs = [os.path.join("lib", "cmake", "vigil")]
         vigil.system_libs = ["pthread"]
         vigil.cxxflags = ["-fstack-clash-protection"]
         if self.options.shared:

@@ -1,4 +1,4 @@
-# Not run by Conan itself yet: tests/packaging/recipes_test.py runs these steps without it.
+# Not run with ConanCenter's Boost yet: Conan 2.9 ran it with the system's, without vigil-io.
 import os
 
 from conan import ConanFile
