@@ -380,8 +380,8 @@ class Reader:
         copies = says.get(("make", "copy"), False)
         moves = says.get(("make", "move"), copies)
         if copies:
-            return "Objects can be copied."
-        return "Objects can be moved, not copied." if moves else "Objects can be neither copied nor moved."
+            return "Can be copied."
+        return "Can be moved, not copied." if moves else "Can be neither copied nor moved."
 
     # --- heads
 

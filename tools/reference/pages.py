@@ -78,7 +78,7 @@ class Pages:
         if name.bases:
             out.append("Derived from " + ", ".join(self.words.code(b, name) for b in name.bases) + ".")
         if name.facts:
-            out.append(name.facts)
+            out.append(f"Objects\n: {name.facts}")
         out += self.elsewhere_of(name)
         out += self.contents(name)
         out += self.example(name, doc)
@@ -162,8 +162,8 @@ class Pages:
         """Names of other libraries are code, what is said of them is not."""
         if "`" in text:
             return self.words.rich(text)
-        parts = re.split(r"(, | or | and |; )", text)
-        return "".join(p if i % 2 else f"`{p}`" if re.fullmatch(r"[\w.:<>&*]+(\(.*\))?!?", p) else self.words.rich(p)
+        parts = [text] if re.search(r"<-|:=", text) else re.split(r"(, | or | and |; )", text)
+        return "".join(p if i % 2 else f"`{p}`" if is_code(p) else self.words.rich(p)
                        for i, p in enumerate(parts))
 
     def enumerators(self, name):
@@ -348,6 +348,11 @@ def title(m, name):
             return "Destructor"
         return f"`{m.name}`" if m.name.startswith("operator") else f"`{m.name}()`"
     return f"`{m.name}`"
+
+
+def is_code(text):
+    """Whether a user of another library writes it so."""
+    return re.search(r"<-|:=|::|\w\.\w|\(|_|^\S+$", text) is not None and not text.endswith((".", "!"))
 
 
 def plain(text):

@@ -13,6 +13,9 @@ IMAGE = re.compile(r"(<img\b[^>]*?\bsrc=\")([^\"]+)(\")|(<source\b[^>]*?\bsrcset
 SPAN = re.compile(r"```cpp\n(.*?)```|`([^`\n]+)`", re.S)
 LANGUAGES = {".cpp": "cpp", ".hpp": "cpp", ".h": "cpp", ".py": "python", ".sh": "bash", ".json": "json",
              ".go": "go", ".rs": "rust", ".js": "js"}
+BASIC = ("first-steps", "recipes", "fibers", "time", "channels", "contexts", "sync", "lifetimes", "errors", "testing",
+         "coroutines", "clocks", "timeout-lists", "io", "servers", "tls", "io-select", "io-contexts", "existing-asio",
+         "embedding")
 FEW = ("README.md", "ARCHITECTURE.md", "docs/guide/first-steps.md", "docs/guide/time.md")  # of a small site
 
 
@@ -136,11 +139,12 @@ class Site:
                      if line.startswith("# ")), page)
 
     def order(self, names):
-        """In the order in which README.md links them."""
+        """What all need first, then the order in which README.md links them."""
         links = re.findall(r"\]\(([\w./-]+\.md)", (self.root / "README.md").read_text())
         first = {link: i for i, link in reversed(list(enumerate(links)))}
-        steps = "docs/guide/first-steps.md"
-        return sorted(names, key=lambda p: (p != steps, first.get(p, len(first)), p))
+        basic = [f"docs/guide/{name}.md" for name in BASIC]
+        return sorted(names, key=lambda p: (basic.index(p) if p in basic else len(basic),
+                                            first.get(p, len(first)), p))
 
     def groups(self):
         of = self.pages
