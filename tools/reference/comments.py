@@ -5,6 +5,7 @@ its paragraph; all else is the contract. An indented line is code, and `- ` begi
 """
 import dataclasses
 import re
+import textwrap
 
 LABELS = {  # in the order of a page
     "Throws": "Throws",
@@ -96,7 +97,7 @@ def blocks_of(lines):
             blocks.append(open_block)
     for block in blocks:
         if block.kind == "code":
-            block.text = re.sub(r"^  ( ?)", "", block.text, flags=re.M).strip("\n")
+            block.text = textwrap.dedent(block.text).strip("\n")
     return blocks
 
 
@@ -115,10 +116,10 @@ def parse(lines, names=()):
             for mark, after in zip(marks, marks[1:] + [None]):
                 text = block.text[mark.end() : after.start() if after else None].strip()
                 if label := mark["label"]:
-                    said.add(label, upper(text))
+                    said.add(label, text)
                 else:
                     place = f" Called on a {mark['place']} only." if mark["place"] else ""
-                    said.add("Throws", upper(text) + place)
+                    said.add("Throws", text + place)
         else:
             said.contract.append(block)
     return said
@@ -129,13 +130,7 @@ def without_introduction(text, names):
     text = re.sub(r"^--- (?:[\w ]+(?:\. ?|$)|[^.:]*$)", "", text).removeprefix("--- ")
     for name in names:
         text = re.sub(rf"^{re.escape(name)}(<[^>]*>)?: ", "", text)
-    return upper(text)
-
-
-def upper(text):
-    """A sentence begins with a capital, unless a name of the code does."""
-    first = text.split(" ")[0]
-    return text[:1].upper() + text[1:] if re.fullmatch(r"[a-z]+", first) else text
+    return text
 
 
 def names_it(text, name, is_function):

@@ -122,10 +122,13 @@ class Pages:
     def parts(self, parts, name, seen):
         rows = []
         for key, shown in comments.LABELS.items():
-            texts = [t for t in parts.get(key, []) if (key, t) not in seen]
+            said = self.model.elsewhere.get("::".join(name.path), {}).get(key, "")
+            texts = [t for t in parts.get(key, []) if (key, t) not in seen and t.rstrip(".") != said]
             seen.update((key, t) for t in texts)
             if texts:
-                text = " ".join(self.words.rich(t, name, throws=key == "Throws") for t in texts)
+                is_name = key in models.ELSEWHERE
+                text = " ".join(self.foreign(t.rstrip(".")) if is_name and len(t.split()) < 4 else
+                                self.words.rich(self.words.begun(t, name), name, throws=key == "Throws") for t in texts)
                 rows.append(f"{shown}\n: {text}")
         return ["\n\n".join(rows)] if rows else []
 
@@ -245,7 +248,7 @@ class Pages:
         for said in [name.said, *(f.said for f in name.forms)]:
             if said and said.contract:
                 text = said.first_sentence()
-                return self.words.rich(text).replace("\n", " ").rstrip(":")
+                return self.words.rich(self.words.begun(text, name)).replace("\n", " ").rstrip(":")
         return ""
 
     def table(self, names, doc):
@@ -352,7 +355,8 @@ def title(m, name):
 
 def is_code(text):
     """Whether a user of another library writes it so."""
-    return re.search(r"<-|:=|::|\w\.\w|\(|_|^\S+$", text) is not None and not text.endswith((".", "!"))
+    return re.search(r"<-|:=|^\S+$|^\S+\(.*\)$", text) is not None or \
+        (text.count(" ") == 1 and re.search(r"[(<]|^chan ", text) is not None)
 
 
 def plain(text):

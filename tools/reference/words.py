@@ -1,4 +1,5 @@
 """Text of comments as Markdown: names of code in code type, with links to their pages."""
+import dataclasses
 import re
 
 ESCAPED = re.compile(r"([\\`*_{}\[\]<>#|~^$])")
@@ -11,6 +12,7 @@ CODE = re.compile(
     r"|\b(?=\w*[a-z])\w+_\w+\b|\b[A-Z][A-Z_]*_[A-Z_]+\b|\b\w+<[\w:, *]+>)"
 )
 PLAIN_CALL = re.compile(r"[a-z]+\((s|es)\)$")  # fiber(s)
+REFERS = re.compile(r"\b(That of|[Ww]hat|As|as|[Ll]ike) ((?:\w+::)*\w+)(?=[ .,;])(?![.]\w)")
 EXCEPTIONS = ("stopped", "cancelled", "deadlock", "channel_closed", "runtime_gone", "wrong_place",
               "limit_reached")
 
@@ -23,6 +25,7 @@ class Writer:
     def rich(self, text, name=None, throws=False):
         """`name`: the one on whose page the text stands."""
         out, last = [], 0
+        text = REFERS.sub(lambda m: f"{m[1]} `{m[2]}`" if self.target(m[2], name) else m[0], text)
         if throws:
             text = re.sub(rf"(?<![`\w:])({'|'.join(EXCEPTIONS)})(?![`\w])(?! by| when the fiber)", r"`\1`", text)
         for m in CODE.finditer(text):
@@ -32,6 +35,16 @@ class Writer:
             out.append(self.code(m[1] or m[2] or m[3] or m[4], name))
             last = m.end()
         return "".join(out) + ESCAPED.sub(r"\\\1", text[last:])
+
+    def begun(self, text, name=None):
+        """A sentence begins with a capital, unless a name or a parameter does; a name that
+        is a word as well is shown as code."""
+        first = re.match(r"[a-z]{2,}\b(?![(:<._])", text)
+        if not first:
+            return text
+        if self.target(first[0], name):
+            return f"`{first[0]}`{text[first.end():]}"
+        return text[0].upper() + text[1:]
 
     def code(self, text, name=None):
         target = self.target(text, name)
@@ -71,6 +84,8 @@ class Writer:
         """The blocks of a contract."""
         out = []
         for block in said.contract:
+            if block is said.contract[0]:
+                block = dataclasses.replace(block, text=self.begun(block.text, name))
             if block.kind == "code":
                 out.append(f"```cpp\n{block.text}\n```")
             elif block.kind == "item":
