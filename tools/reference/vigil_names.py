@@ -1,5 +1,8 @@
 """A Sphinx extension: the search knows the members of each name, and where their sections are.
-It finds the names themselves by the titles of their pages."""
+It finds the names themselves by the titles of their pages.
+
+And pages that are not in the tree of the sidebar share one for each folder: to make it is
+the longest part of making a page."""
 import json
 from pathlib import Path
 
@@ -30,6 +33,24 @@ class NamesDomain(Domain):
         return None
 
 
+trees = {}  # {(folder, options): what a page's `toctree` function returns}
+
+
+def share_tree(app, page, template, context, doctree):
+    if "orphan" not in app.env.metadata.get(page, {}):
+        return  # its own entry is marked
+    make, folder = context["toctree"], page.rpartition("/")[0]
+
+    def tree(**options):
+        key = (folder, *sorted(options.items()))
+        if key not in trees:
+            trees[key] = make(**options)
+        return trees[key]
+
+    context["toctree"] = tree
+
+
 def setup(app):
+    app.connect("html-page-context", share_tree, priority=400)  # furo comes later
     app.add_domain(NamesDomain)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+    return {"parallel_read_safe": True}
