@@ -39,7 +39,7 @@ class Writer:
     def begun(self, text, name=None):
         """A sentence begins with a capital, unless a name or a parameter does; a name that
         is a word as well is shown as code."""
-        first = re.match(r"[a-z]{2,}\b(?![(:<._])", text)
+        first = re.match(r"(?:a(?= )|[a-z]{2,}\b)(?![(<_]|::|\.\w)", text)
         if not first:
             return text
         if self.target(first[0], name):
