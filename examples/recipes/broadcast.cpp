@@ -3,6 +3,7 @@
 #include <vigil/testing.hpp>
 #include <vigil/vigil.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <mutex>
 #include <vector>
@@ -13,6 +14,7 @@ class hub {
  public:
   vigil::receiver<int> subscribe(std::size_t room) {
     const std::lock_guard lock(mutex_);
+    room = std::max<std::size_t>(room, 1);  // into none nothing could be sent
     return subscribers_.emplace_back(vigil::make_channel<int>(room));
   }
 

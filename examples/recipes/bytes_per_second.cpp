@@ -14,7 +14,7 @@ void send(std::string_view) {}  // to the network
 
 void send_all(std::string_view bytes, vigil::rate_limiter& pace, const vigil::context& ctx) {
   while (!bytes.empty()) {
-    // A wait for more than the burst would never end.
+    // A wait for more than the burst is refused.
     const auto n = std::min<std::size_t>(bytes.size(), 16'384);
     pace.wait(std::int64_t(n), ctx);
     send(bytes.substr(0, n));

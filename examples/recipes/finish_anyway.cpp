@@ -11,7 +11,7 @@ void move_money(const vigil::context& ctx) {
   vigil::sleep_for(10ms, ctx);  // looks up both accounts: may end here
 
   const vigil::this_fiber::shield no_stop;  // neither a stop, nor the end of ctx, ends these waits
-  const auto [sure, cancel] = vigil::with_timeout(vigil::without_cancel(ctx), 5s);
+  const vigil::context sure = vigil::without_cancel(ctx);
   vigil::sleep_for(20ms, sure);
   std::puts("taken from one");
   vigil::sleep_for(20ms, sure);

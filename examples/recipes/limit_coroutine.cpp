@@ -5,6 +5,7 @@
 #include <vigil/vigil.hpp>
 
 #include <cstdio>
+#include <exception>
 #include <optional>
 #include <string>
 
@@ -20,12 +21,15 @@ template <class T>
 vigil::task<std::optional<T>> within(vigil::clock::duration limit, vigil::task<T> work) {
   auto running = vigil::spawn(std::move(work));
   const bool in_time = co_await co::join_for(running, limit);
-  if (!in_time) {
-    running.request_stop();
-    co_await co::wait_all(running);  // suspends; the handle's destructor would keep a stack
-    co_return std::nullopt;
+  if (in_time) co_return co_await co::join(running);
+  running.request_stop();
+  co_await co::wait_all(running);  // suspends; the handle's destructor would keep a stack
+  try {
+    co_await co::join(running);
+  } catch (const std::exception&) {
+    // It was stopped, or its error comes too late.
   }
-  co_return co_await co::join(running);
+  co_return std::nullopt;
 }
 
 int main() {

@@ -17,7 +17,7 @@ int main() {
     vigil::group loads;
     for (const std::string host : {"a", "a", "a", "a", "a", "b", "c", "c", "c", "d"}) {
       vigil::semaphore& of_host = hosts.try_emplace(host, 2).first->second;
-      loads.go([&](const vigil::context& ctx) {
+      loads.go([&of_host, &all](const vigil::context& ctx) {
         const vigil::scoped_permit one(of_host, ctx);  // first: it holds up no other
         const vigil::scoped_permit of_all(all, ctx);
         vigil::sleep_for(100ms, ctx);  // loads a page

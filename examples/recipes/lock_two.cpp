@@ -25,7 +25,7 @@ int main() {
   return vigil::testing::run_virtual([] {
     account a{1000};
     account b{1000};
-    vigil::wait_group all;
+    vigil::group all;  // after what its fibers refer to
     for (int i = 1; i <= 20; ++i) {
       all.go([&, i] { move_money(a, b, i); });
       all.go([&] { move_money(b, a, 10); });

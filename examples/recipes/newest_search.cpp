@@ -24,9 +24,11 @@ int main() {
       typed.close();
     });
     vigil::fiber<> searching;
-    for (std::string& text : typed)
-      searching = vigil::spawn(search, std::move(text));  // stops the one before, and waits for it
-    searching.join();
+    for (std::string& text : typed) {
+      searching = {};  // stops the one before, and waits for its end
+      searching = vigil::spawn(search, std::move(text));
+    }
+    if (searching.joinable()) searching.join();
   });
 }
 

@@ -1,4 +1,4 @@
-// Runs a job each night at 02:30 by the wall clock, once a night however that is set.
+// Runs a job at 02:30 by the wall clock, at most once a night however that is set.
 //! [recipe]
 #include <vigil/clocks.hpp>
 #include <vigil/testing.hpp>

@@ -20,8 +20,8 @@ void serve(const order& o) {
 
 int main() {
   return vigil::testing::run_virtual([] {
-    vigil::group workers;
     std::vector<vigil::channel<order>> lanes(3);
+    vigil::group workers;
     for (auto& lane : lanes) {
       lane = vigil::make_channel<order>(8);
       workers.go([lane] {
@@ -29,11 +29,13 @@ int main() {
           serve(o);
       });
     }
-    for (const order& o : {order{2, "open"}, {2, "pay"}, {0, "open"}, {4, "open"}, {0, "pay"}})
-      lanes[o.customer % lanes.size()].send(o, workers.context());  // ends if a worker has failed
-    for (const auto& lane : lanes)
-      lane.close();
-    workers.wait();
+    workers.go([&lanes](const vigil::context& ctx) {
+      for (const order& o : {order{2, "open"}, {2, "pay"}, {0, "open"}, {4, "open"}, {0, "pay"}})
+        lanes[o.customer % lanes.size()].send(o, ctx);  // ends if a worker has failed
+      for (const auto& lane : lanes)
+        lane.close();
+    });
+    workers.wait();  // throws what the worker has thrown
   });
 }
 

@@ -23,7 +23,7 @@ bool is_stored(const std::vector<disk>& disks, std::size_t needed) {
   }
   std::size_t written = 0;
   std::size_t failed = 0;
-  while (written < needed && failed <= disks.size() - needed)
+  while (written < needed && failed + needed <= disks.size())
     ++(*writes.next() ? written : failed);
   return written == needed;
 }  // the group stops the writes that are not needed any more

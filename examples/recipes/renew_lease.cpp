@@ -4,6 +4,7 @@
 #include <vigil/vigil.hpp>
 
 #include <cstdio>
+#include <exception>
 #include <stdexcept>
 
 using namespace std::chrono_literals;
@@ -12,9 +13,15 @@ template <class Renew, class Work>
 void with_lease(vigil::clock::duration length, Renew renew, Work work) {
   const auto [ctx, lose] = vigil::with_cancel(vigil::background());
   const auto renewing = [&, lose = lose] {
-    if (!renew()) lose(std::runtime_error("the lease is lost"));
+    try {
+      const auto [limit, done] = vigil::with_timeout(vigil::background(), length / 3);
+      if (!renew(limit)) lose(std::runtime_error("the lease is lost"));
+    } catch (...) {
+      lose(std::current_exception());
+    }
   };
-  const vigil::scoped_timer beat = vigil::every(length / 3, renewing);  // two may come late
+  // Begun after a third of the lease, a renewal has failed when two are over.
+  const vigil::scoped_timer beat = vigil::every(length / 3, renewing);
   work(ctx);
 }
 
@@ -24,7 +31,10 @@ int main() {
     try {
       with_lease(
           30s,
-          [&renewed] { return ++renewed < 4; },
+          [&renewed](const vigil::context& limit) {
+            vigil::sleep_for(1s, limit);  // asks the owner of what is leased
+            return ++renewed < 4;
+          },
           [](const vigil::context& ctx) {
             for (int part = 1;; ++part) {
               vigil::sleep_for(15s, ctx);

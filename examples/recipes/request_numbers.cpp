@@ -21,7 +21,7 @@ void query(vigil::clock::duration takes) {  // needs no parameter for the number
 
 int main() {
   return vigil::testing::run_virtual([] {
-    vigil::wait_group all;
+    vigil::group all;
     for (int number = 1; number <= 2; ++number) {
       all.go([number] {
         *request = number;

@@ -20,9 +20,15 @@ class document {
     save_->reset(std::min(now + 500ms, first_ + 2s));
   }
 
+  ~document() {
+    const vigil::this_fiber::shield no_stop;
+    save();
+  }
+
  private:
   void save() {
     const std::lock_guard lock(mutex_);
+    if (text_.size() == saved_) return;
     saved_ = text_.size();
     std::printf("saved '%s'\n", text_.c_str());
   }
@@ -41,7 +47,6 @@ int main() {
       text.type(c);
       vigil::sleep_for(c == ' ' ? 1000ms : 450ms);
     }
-    vigil::sleep_for(1s);
   });
 }
 

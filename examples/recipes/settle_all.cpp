@@ -22,15 +22,16 @@ int main() {
     std::vector<vigil::fiber<int>> sizes;
     for (const std::string& page : pages)
       sizes.push_back(vigil::spawn(size_of, page));
-    const bool all = vigil::wait_all_for(100ms, sizes);
-    std::puts(all ? "all have ended" : "not all have ended");
+    if (!vigil::wait_all_for(100ms, sizes)) {
+      std::puts("not all have ended");
+      for (vigil::fiber<int>& size : sizes)
+        size.request_stop();  // does nothing to those that have ended
+    }
     for (std::size_t i = 0; i < pages.size(); ++i) {
       try {
-        if (sizes[i].join_for(0s)) {  // only looks
-          std::printf("%s: %d bytes\n", pages[i].c_str(), sizes[i].join());
-        } else {
-          std::printf("%s: too late\n", pages[i].c_str());
-        }
+        std::printf("%s: %d bytes\n", pages[i].c_str(), sizes[i].join());
+      } catch (const vigil::cancelled&) {
+        std::printf("%s: too late\n", pages[i].c_str());
       } catch (const std::exception& e) {
         std::printf("%s: %s\n", pages[i].c_str(), e.what());
       }

@@ -4,7 +4,6 @@
 #include <vigil/vigil.hpp>
 
 #include <cstdio>
-#include <optional>
 #include <string>
 
 using namespace std::chrono_literals;
@@ -16,10 +15,10 @@ std::string ask(const std::string& city, vigil::clock::duration takes) {
 
 template <class F>
 auto within(vigil::clock::duration limit, F f) {
-  auto call = vigil::spawn(std::move(f));
-  using result = std::optional<decltype(call.join())>;
-  return call.join_for(limit) ? result(call.join()) : std::nullopt;
-}  // the handle stops a call that is still under way, and waits for its end
+  vigil::group_of<decltype(f())> call;
+  call.go(std::move(f));
+  return call.next_for(limit);  // true if there is a result; throws what f has thrown
+}  // the group stops a call that is still under way, and waits for its end
 
 int main() {
   return vigil::testing::run_virtual([] {

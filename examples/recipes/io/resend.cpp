@@ -20,10 +20,12 @@ std::string ask(const udp::endpoint& server, const std::string& question) {
   socket.connect(server);  // sets the address that is sent to, and takes answers from no other
   std::string answer(512, '\0');
   for (auto wait = 20ms; wait < 2s; wait *= 2) {
-    socket.async_send(asio::buffer(question), use_fiber);
+    const auto until = vigil::deadline_in(wait);
+    socket.async_send(asio::buffer(question), asio::as_tuple(use_fiber));
     const auto [error, n] =
-        socket.async_receive(asio::buffer(answer), asio::as_tuple(use_fiber.within(wait)));
+        socket.async_receive(asio::buffer(answer), asio::as_tuple(use_fiber.until(until)));
     if (!error) return answer.substr(0, n);
+    vigil::sleep_until(until);  // does not wait after a timeout
   }
   return "no answer";
 }
