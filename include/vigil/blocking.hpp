@@ -83,11 +83,11 @@ VIGIL_API blocking_stats stats_of_blocking();
 
 // Runs f on a thread of the runtime's side pool, or of the given pool, and returns its
 // result or throws its exception. On a plain thread f runs right there. Thread safety:
-// any fiber or thread; f runs beside its caller's worker. Lifetime: f owns its data,
-// unless neither a limit nor a stop can end the call: it may run on after that. Shutdown:
-// a queued f never runs; run() waits for a running one, at most options::stop_limit.
-// Cost: two allocations and two hand-overs between threads (about 10 us). Behaviour:
-// libuv's thread pool.
+// any fiber or thread; f runs beside its caller's worker. Lifetime: f owns its data if a
+// limit or a stop can end the call, after which f may run on. Shutdown: a queued f is
+// dropped if a stop ends its caller's wait; run() waits for a running one, at most
+// options::stop_limit. Cost: two allocations and two hand-overs between threads (about 10
+// us). Behaviour: libuv's thread pool.
 //
 // Throws `stopped` if the fiber is asked to stop meanwhile; std::invalid_argument for an
 // empty function or a bad VIGIL_BLOCKING_THREADS; std::system_error if the pool has no

@@ -301,9 +301,9 @@ class receiving : public Base {
 }  // namespace detail
 
 // receiver<T>: the receiving half of a channel, for consumers. It cannot send or close.
-// Throws `stopped`, and `cancelled` with a context. Thread safety: that of channel.
-// Lifetime: that of channel; it counts as a handle. Shutdown: that of channel. Cost: that
-// of channel.
+// Throws from waits `stopped`, wrong_place, `cancelled` with a context, std::bad_alloc
+// with a time. Thread safety: that of channel. Lifetime: that of channel; it counts as a
+// handle. Shutdown: that of channel. Cost: that of channel.
 template <class T>
 class receiver : public detail::receiving<T> {
  public:
@@ -315,9 +315,9 @@ class receiver : public detail::receiving<T> {
 };
 
 // sender<T>: the sending half of a channel. It may close the channel. Throws
-// channel_closed, `stopped`, and `cancelled` with a context. Thread safety: that of
-// channel. Lifetime: that of channel; it counts as a handle. Shutdown: that of channel.
-// Cost: that of channel.
+// channel_closed; from waits what receiver throws; std::logic_error from close() of a nil
+// channel; what a copy of T throws. Thread safety: that of channel. Lifetime: that of
+// channel; it counts as a handle. Shutdown: that of channel. Cost: that of channel.
 template <class T>
 class sender : public detail::sending<T> {
  public:
@@ -335,9 +335,9 @@ class sender : public detail::sending<T> {
 // Moving and destroying a value is user code that runs under the channel's lock: it must
 // not use the library, and it must not throw.
 //
-// Throws channel_closed from send() and close() once the channel is closed; `stopped`,
-// `cancelled` and wrong_place from waits; std::bad_alloc from those with a time; what a
-// copy of T throws.
+// Throws channel_closed from send() and close() once the channel is closed;
+// std::logic_error from close() of a nil channel; `stopped`, `cancelled` and wrong_place
+// from waits; std::bad_alloc from those with a time; what a copy of T throws.
 //
 // Thread safety: everything may be called from fibers of any runtime and from plain
 // threads, in any mix, at any time. A send happens before the receive of its value; a

@@ -7,8 +7,8 @@
 //
 // Each does what the function of the same name does, but suspends the task instead of a
 // fiber. A wait ends early by a stop (`stopped`), and by its context or its time, if it
-// was given one. The objects that are named must live until the wait is over; a context
-// is kept. Each is awaited once.
+// was given one; what need not wait succeeds even then. The objects that are named must
+// live until the wait is over; a context is kept. Each is awaited once.
 //
 // To await one of these outside a task is an error of the compiler.
 #pragma once
@@ -64,7 +64,7 @@ template <detail::duration_argument D>
 }
 
 // Lets the other ready tasks and fibers go first. Throws `stopped`. Thread safety: any
-// task. Shutdown: throws `stopped`. Cost: one turn of the runner.
+// task. Shutdown: throws that. Cost: one turn of the runner.
 [[nodiscard]] inline auto yield() noexcept {
   return detail::yield_wait{};
 }
@@ -81,7 +81,7 @@ template <detail::duration_argument D>
 // Waits for a value, as receiver::recv does: std::nullopt, or false for channel<void>,
 // once the channel is closed and drained. Throws `stopped`, and `cancelled` with a
 // context. Thread safety: that of the channel. Lifetime: the wait keeps the channel.
-// Shutdown: throws `stopped`. Cost: no stack.
+// Shutdown: returns if it need not wait; otherwise throws `stopped`. Cost: no stack.
 template <detail::receives C>
 [[nodiscard]] auto recv(const C& from) {
   using T = detail::element_of<C>;
@@ -96,8 +96,8 @@ template <detail::receives C>
 
 // Waits for a value as co::recv does, but no longer than the timeout; returns a
 // recv_result<T>. Throws what co::recv throws, and std::bad_alloc. Thread safety: that of
-// the channel. Lifetime: the wait keeps the channel. Shutdown: throws `stopped`. Cost: no
-// stack.
+// the channel. Lifetime: the wait keeps the channel. Shutdown: returns if it need not
+// wait; otherwise throws `stopped`. Cost: no stack.
 template <detail::receives C, detail::duration_argument D>
 [[nodiscard]] auto recv_for(const C& from, const D& timeout) {
   using T = detail::element_of<C>;
@@ -107,7 +107,8 @@ template <detail::receives C, detail::duration_argument D>
 // Sends as sender::send does. An rvalue is moved from only if it is sent; an lvalue is
 // copied, and any other value converted, at once. Throws channel_closed, and what
 // co::recv throws. Thread safety: that of the channel. Lifetime: the wait keeps the
-// channel; an rvalue outlives it. Shutdown: throws `stopped`. Cost: no stack.
+// channel; an rvalue outlives it. Shutdown: returns if it need not wait; otherwise throws
+// `stopped`. Cost: no stack.
 template <detail::sends C, detail::is_value U>
 [[nodiscard]] auto send(const C& to, U&& value) {
   return detail::send_by_task<false>(to, std::forward<U>(value), detail::no_limit);
@@ -120,8 +121,8 @@ template <detail::sends C, detail::is_value U>
 
 // Sends as co::send does, but waits no longer than the timeout; returns a send_result.
 // Throws what co::recv_for throws, and what a copy of the value throws. Thread safety:
-// that of the channel. Lifetime: that of co::send. Shutdown: throws `stopped`. Cost: no
-// stack.
+// that of the channel. Lifetime: that of co::send. Shutdown: returns if it need not wait;
+// otherwise throws `stopped`. Cost: no stack.
 template <detail::sends C, detail::is_value U, detail::duration_argument D>
 [[nodiscard]] auto send_for(const C& to, U&& value, const D& timeout) {
   return detail::send_by_task<true>(to, std::forward<U>(value), detail::within(timeout));
@@ -151,7 +152,8 @@ template <detail::sends C, detail::duration_argument D, class... Args>
 // Waits for the end of a task or a fiber, and returns its result or throws its exception;
 // the handle is empty afterwards. Throws what join() of the handle throws; wrong_place in
 // the task itself. Thread safety: that of the handle. Lifetime: the handle outlives the
-// wait. Shutdown: throws `stopped`. Cost: no stack.
+// wait. Shutdown: returns if it need not wait; otherwise throws `stopped`. Cost: no
+// stack.
 template <class T>
 [[nodiscard]] auto join(task_handle<T>& of) {
   return detail::join_task_wait<T, false>(of, detail::no_limit);
@@ -164,8 +166,8 @@ template <class T>
 
 // Waits for the end of a task, but no longer than the timeout; returns whether the task
 // has ended, and leaves its result in the handle. Throws what join_for() throws. Thread
-// safety: that of the handle. Lifetime: the handle outlives the wait. Shutdown: throws
-// `stopped`. Cost: no stack.
+// safety: that of the handle. Lifetime: the handle outlives the wait. Shutdown: returns
+// if it need not wait; otherwise throws `stopped`. Cost: no stack.
 template <class T, detail::duration_argument D>
 [[nodiscard]] auto join_for(task_handle<T>& of, const D& timeout) {
   return detail::join_task_wait<T, true>(of, detail::within(timeout));
@@ -185,7 +187,8 @@ template <class R>
 
 // Waits until one has ended and returns its index, as vigil::wait_any does. Throws what
 // vigil::wait_any throws. Thread safety: that of the handles. Lifetime: the handles
-// outlive the wait. Shutdown: throws `stopped`. Cost: no stack.
+// outlive the wait. Shutdown: returns if it need not wait; otherwise throws `stopped`.
+// Cost: no stack.
 template <detail::handles... Handles>
 [[nodiscard]] auto wait_any(Handles&... all) {
   return detail::any_end_wait<false, Handles...>(detail::no_limit, all...);
@@ -198,7 +201,8 @@ template <detail::handles... Handles>
 
 // Waits as co::wait_any does, but no longer than the timeout; nullopt if it passes first.
 // Throws what vigil::wait_any_for throws. Thread safety: that of the handles. Lifetime:
-// the handles outlive the wait. Shutdown: throws `stopped`. Cost: no stack.
+// the handles outlive the wait. Shutdown: returns if it need not wait; otherwise throws
+// `stopped`. Cost: no stack.
 template <detail::duration_argument D, detail::handles... Handles>
 [[nodiscard]] auto wait_any_for(const D& timeout, Handles&... all) {
   return detail::any_end_wait<true, Handles...>(detail::within(timeout), all...);
@@ -206,7 +210,7 @@ template <detail::duration_argument D, detail::handles... Handles>
 
 // Waits until all have ended, as vigil::wait_all does. Throws what vigil::wait_all
 // throws. Thread safety: that of the handles. Lifetime: the handles outlive the wait.
-// Shutdown: throws `stopped`. Cost: no stack.
+// Shutdown: returns if it need not wait; otherwise throws `stopped`. Cost: no stack.
 template <detail::handles... Handles>
 [[nodiscard]] auto wait_all(Handles&... all) {
   return detail::all_ends_wait<false, Handles...>(detail::no_limit, all...);
@@ -219,7 +223,8 @@ template <detail::handles... Handles>
 
 // Waits as co::wait_all does, but no longer than the timeout; false if it passes first.
 // Throws what vigil::wait_all_for throws. Thread safety: that of the handles. Lifetime:
-// the handles outlive the wait. Shutdown: throws `stopped`. Cost: no stack.
+// the handles outlive the wait. Shutdown: returns if it need not wait; otherwise throws
+// `stopped`. Cost: no stack.
 template <detail::duration_argument D, detail::handles... Handles>
 [[nodiscard]] auto wait_all_for(const D& timeout, Handles&... all) {
   return detail::all_ends_wait<true, Handles...>(detail::within(timeout), all...);
@@ -256,7 +261,7 @@ template <detail::duration_argument D, detail::handles... Handles>
 // Waits for permits, and returns a scoped_permit that owns n permits. Throws
 // std::invalid_argument for a negative n, `stopped`, and `cancelled` with a context.
 // Thread safety: that of the semaphore. Lifetime: the semaphore outlives the wait.
-// Shutdown: throws `stopped`. Cost: no stack.
+// Shutdown: returns if it need not wait; otherwise throws `stopped`. Cost: no stack.
 [[nodiscard]] inline auto acquire(semaphore& s, std::int64_t n = 1) {
   return detail::wait_for_value<scoped_permit>([&s, n](auto f) { return on_acquire(s, n, f); });
 }
@@ -268,8 +273,8 @@ template <detail::duration_argument D, detail::handles... Handles>
 
 // Waits until the count is zero, or all fibers of the group have ended; for a group_of it
 // returns the results. Throws what wait() of the object throws. Thread safety: that of
-// the object. Lifetime: the object outlives the wait. Shutdown: throws `stopped`. Cost:
-// no stack.
+// the object. Lifetime: the object outlives the wait. Shutdown: returns if it need not
+// wait; otherwise throws `stopped`. Cost: no stack.
 [[nodiscard]] inline auto wait(wait_group& g) {
   return detail::wait_for_event(on_wait(g));
 }
@@ -289,7 +294,8 @@ template <class T>
 
 // Waits for the next result of the group, and returns it, or nullopt if none is left.
 // Throws what group_of::next() throws. Thread safety: that of the group. Lifetime: the
-// group outlives the wait. Shutdown: throws `stopped`. Cost: no stack.
+// group outlives the wait. Shutdown: returns if it need not wait; otherwise throws
+// `stopped`. Cost: no stack.
 template <class T>
 [[nodiscard]] auto next(group_of<T>& g) {
   return detail::wait_for_value<std::optional<T>>([&g](auto f) { return on_next(g, f); });
@@ -306,7 +312,8 @@ template <class T>
 
 // Takes one case, calls its function, and returns its index. Throws what vigil::select
 // throws. Thread safety: that of the cases. Lifetime: the wait owns the cases; their
-// objects outlive it. Shutdown: throws `stopped`. Cost: no stack.
+// objects outlive it. Shutdown: takes a case that is ready, and otherwise throws
+// `stopped`. Cost: no stack.
 template <class... Cases>
 [[nodiscard]] auto select(Cases... cases) {
   return detail::select_wait<Cases...>(detail::choice::fair, std::move(cases)...);
@@ -314,7 +321,7 @@ template <class... Cases>
 
 // Takes the first of the cases that are ready; otherwise as co::select. Throws what
 // vigil::select throws. Thread safety: that of the cases. Lifetime: that of co::select.
-// Shutdown: throws `stopped`. Cost: no stack.
+// Shutdown: takes a case that is ready, and otherwise throws `stopped`. Cost: no stack.
 template <class... Cases>
 [[nodiscard]] auto select_ordered(Cases... cases) {
   return detail::select_wait<Cases...>(detail::choice::ordered, std::move(cases)...);

@@ -12,7 +12,7 @@ namespace VIGIL_PUBLIC::debug {
 // each runtime. SIGQUIT and an abort write the same text. Throws nothing; an error of
 // writing stays in `out`. Thread safety: any thread, at any time. Nothing is stopped, so
 // each line is a snapshot of one fiber. Shutdown: works during it. Cost: a walk over all
-// fibers. Go: runtime.Stack, and SIGQUIT.
+// fibers. Go: pprof.Lookup("goroutine"), and SIGQUIT.
 VIGIL_API void dump(std::FILE* out);
 
 // Writes what holds each running runtime, by kind: its fibers apart from the main one,

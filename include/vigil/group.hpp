@@ -42,13 +42,14 @@ class group_of;
 
 // group: fibers that end together. Throws the first error of its fibers from wait();
 // `stopped`, wrong_place, `cancelled` with a context and std::bad_alloc with a time from
-// waits; from go() what vigil::go throws. Thread safety: it may be used by several fibers
-// and threads at a time, including its own fibers, which must not wait for it or destroy
-// it. Lifetime: no fiber of it outlives it, so functions may refer to what was declared
-// before the group. Shutdown: its context is done as it begins, if the parent is; its
-// fibers are unwound, and the destructor waits for them, which no stop ends. Cost: two
-// allocations for a group; a fiber of it costs what vigil::go does. Behaviour: Go's
-// errgroup, except that fibers still running are stopped, not leaked.
+// waits; from go() what vigil::go throws, `stopped`, and std::logic_error after wait().
+// Thread safety: it may be used by several fibers and threads at a time, including its
+// own fibers, which must not wait for it or destroy it. Lifetime: no fiber of it outlives
+// it, so functions may refer to what was declared before the group. Shutdown: its context
+// is done as it begins, if the parent is; its fibers are unwound, and the destructor
+// waits for them, which no stop ends. Cost: two allocations for a group; a fiber of it
+// costs what vigil::go does. Behaviour: Go's errgroup, except that fibers still running
+// are stopped, not leaked.
 class group {
  public:
   using options = group_options;

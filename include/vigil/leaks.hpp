@@ -21,15 +21,16 @@
 
 namespace VIGIL_PUBLIC::inspect {
 
-// stuck_fiber: a fiber in a stuck_report. Throws nothing. Thread safety: a plain value.
+// stuck_fiber: a fiber in a stuck_report. Throws std::bad_alloc when it is copied. Thread
+// safety: a plain value.
 struct stuck_fiber {
   std::uint64_t id = 0;
   std::uint64_t runtime = 0;  // its number: those of fibers are each runtime's own
   std::string name;
 };
 
-// stuck_report: the fibers that find_stuck_fibers() has found. Throws nothing. Thread
-// safety: a plain value. Lifetime: a copy; the fibers may have gone.
+// stuck_report: the fibers that find_stuck_fibers() has found. Throws std::bad_alloc when
+// it is copied. Thread safety: a plain value. Lifetime: a copy; the fibers may have gone.
 struct stuck_report {
   // They go on only if their runtime is shut down.
   std::vector<stuck_fiber> certain;

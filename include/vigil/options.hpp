@@ -150,10 +150,10 @@ struct watch_source {
 }  // namespace detail
 
 // options: the settings of a runtime, whose members are set by name:
-// options{.workers = 4}. Throws nothing; the constructor of a runtime throws
-// std::invalid_argument, with the range in the message, for a value out of range. Thread
-// safety: a plain value. Lifetime: a runtime keeps a copy, and with it the captures of
-// before_end and on_unhandled.
+// options{.workers = 4}. Throws std::bad_alloc when a function is put in; the constructor
+// of a runtime throws std::invalid_argument, with the range in the message, for a value
+// out of range. Thread safety: a plain value. Lifetime: a runtime keeps a copy, and with
+// it the captures of before_end and on_unhandled.
 struct options {
   // Set by its constructor, and the first member in each version (version.hpp).
   detail::header_mark made_with = {};

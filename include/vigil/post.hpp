@@ -20,9 +20,8 @@
 // (Go's defer is a destructor here: std::lock_guard, scoped_close, scoped_permit.)
 //
 // A function that has not started counts among the timers in stats(), and keeps a program
-// with exit_when::all_done alive. One that has not started when the run ends never does,
-// for example if main defers it and never waits again; its captures die on the main
-// fiber. Exceptions go to options::on_unhandled.
+// with exit_when::all_done alive. One that has not started when the run ends never does;
+// its captures die on the main fiber. Exceptions go to options::on_unhandled.
 #pragma once
 
 #include <vigil/detail/callable.hpp>
@@ -78,8 +77,9 @@ void post(...) VIGIL_REFUSED(VIGIL_WANTS_PLAIN_FUNCTION);
 // Runs f when the current callback is over, or when the calling fiber next gives up its
 // worker. Throws what post() throws, and wrong_place outside a fiber. Thread safety: any
 // fiber. Lifetime: as for post. Shutdown: as for post; so main's last one never starts if
-// main does not wait again. Cost: that of post. Behaviour: Node's process.nextTick,
-// without its starvation; Go's defer is a destructor here.
+// main does not wait again, unless a grace or exit_when::all_done gives it time. Cost:
+// that of post. Behaviour: Node's process.nextTick, without its starvation; Go's defer is
+// a destructor here.
 template <class F>
   requires std::is_invocable_v<std::decay_t<F>&>
 void defer(F&& f, const site& from = site::current()) {

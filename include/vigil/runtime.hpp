@@ -37,11 +37,11 @@ enum class main_result : std::uint8_t { none, status, other };
 
 // work_guard: announces outside work. While one lives, something outside the runtime (a
 // thread, a device) may still give it work, so no deadlock is reported and virtual time
-// stands still. Throws nothing.
+// stands still. Throws nothing; make_work_guard() throws std::bad_alloc.
 //
 // Thread safety: one thread at a time, whichever. Lifetime: it may outlive the runtime.
-// Shutdown: it delays none, but with exit_when::all_done the run waits for it. Cost: a
-// counter.
+// Shutdown: it delays none, but with exit_when::all_done the run waits for it. Cost: one
+// allocation.
 class [[nodiscard]] VIGIL_API work_guard {
  public:
   work_guard() noexcept = default;
@@ -69,8 +69,10 @@ class [[nodiscard]] VIGIL_API work_guard {
 // Thread safety: go, after_func, post, make_work_guard, request_stop, stop_signal and
 // stats from any thread; run() on one at a time. Lifetime: it outlives its runs; handles
 // of its timers, fibers and contexts may outlive it. Shutdown: run() begins it as f
-// returns, and returns when all fibers have ended. Cost: run() starts a thread for each
-// worker but the caller's, and as a rule one for the overseer; an idle run uses no CPU.
+// returns, or with exit_when::all_done when nothing is left to do, unless a stop has
+// begun it before; run() returns when all fibers have ended. Cost: run() starts a thread
+// for each worker but the caller's, and as a rule one for the overseer; an idle run uses
+// no CPU.
 //
 // After a fork the child may only call exec or _exit, if at that moment a runtime was
 // running, a side pool (blocking.hpp) had threads, or an io::resolve was in progress: a

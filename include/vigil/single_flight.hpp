@@ -28,12 +28,13 @@ namespace VIGIL_PUBLIC {
 
 // single_flight<Key, T>: one call for all simultaneous callers with the same key. T is
 // copied for each caller; for a large result use a std::shared_ptr<const T>. With void,
-// callers learn only that the call was done. Throws what f throws, to all callers;
-// `stopped`, wrong_place, `cancelled` with a context while it waits; std::logic_error if
-// f asks for its own key. Thread safety: fibers of any runtime and plain threads.
-// Lifetime: it outlives its calls. Shutdown: ends a wait by `stopped`; one that waits
-// takes over from a caller that was unwound. Cost: two allocations for each call of f.
-// Behaviour: Go's golang.org/x/sync/singleflight.
+// callers learn only that the call was done. Throws what f throws, to all callers, except
+// `stopped` and `cancelled`, which concern one caller; from a wait for the call of
+// another `stopped`, wrong_place, `cancelled` with a context; std::logic_error if f asks
+// for its own key. Thread safety: fibers of any runtime and plain threads. Lifetime: it
+// outlives its calls. Shutdown: ends a wait by `stopped`; one that waits takes over from
+// a caller that was unwound. Cost: two allocations for each call of f. Behaviour: Go's
+// golang.org/x/sync/singleflight.
 template <class Key, class T, class Hash = std::hash<Key>, class Equal = std::equal_to<Key>>
 class single_flight {
  public:

@@ -108,9 +108,9 @@ inline constexpr from_end_t from_end{};
 // Throws std::invalid_argument for a period of zero or less, otherwise what after_func
 // throws. Thread safety: any fiber; runs of one timer never overlap, those of several
 // may. Lifetime: without handles it goes on until the end of the run; captures as for
-// after_func. Shutdown: a run in progress is unwound by its waits, and no other begins.
-// Cost: each run costs what one of after_func does. Behaviour: Node's setInterval, with
-// the phase of Go's ticker.
+// after_func. Shutdown: a run in progress is unwound by its waits, and no other begins
+// once waits throw `stopped`. Cost: each run costs what one of after_func does.
+// Behaviour: Node's setInterval, with the phase of Go's ticker.
 template <detail::duration_like D, class F>
   requires detail::timer_function<F, timer>
 timer every(const D& period, F&& f, const site& from = site::current()) {

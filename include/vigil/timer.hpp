@@ -81,8 +81,8 @@ VIGIL_API void set_slack(channel_core* timer, std::int64_t slack);
 // Lifetime: the captures of a callback are destroyed as soon as the timer is neither
 // pending nor running and the last handle is gone, in the thread that makes this true; at
 // the latest by the end of the runtime object. A callback that owns a handle of its own
-// timer is a cycle: let it take the timer, capture a weak_ptr, or end it by t.stop(); t =
-// {}.
+// timer is a cycle: let it take the timer or capture a weak_ptr, or end the cycle by
+// `t.stop(); t = {}`.
 //
 // Thread safety: stop, reset and the other members may be called from any thread at any
 // time, even on the same timer; of concurrent resets any one may win. Assigning a handle
@@ -264,15 +264,15 @@ callback timer_callback(F&& f) {
 }  // namespace detail
 
 // Runs f once on a fiber of the current runtime, d from now; as soon as possible if d is
-// zero or negative. The handle may be dropped. f may take its timer, [](vigil::timer&
-// self), and so need not own a handle of it. An exception that leaves f goes to
-// options::on_unhandled. Throws std::invalid_argument for an empty function, wrong_place
-// on a thread without a runtime (use runtime::after_func there), and std::bad_alloc.
-// Thread safety: any fiber; f runs on any worker, beside other fibers and callbacks.
-// Lifetime: f and its captures are those of `timer`; if they refer to a scope, keep a
-// scoped_timer there. Shutdown: that of timer. Cost: no allocation for captures of up to
-// 40 bytes, as the record comes from a pool; O(log n) to file it. Behaviour: Go's
-// time.AfterFunc, and Node's setTimeout; never early.
+// zero or negative. The handle may be dropped. f may take its timer, as in
+// [](vigil::timer& self) { ... }, and so need not own a handle of it. An exception that
+// leaves f goes to options::on_unhandled. Throws std::invalid_argument for an empty
+// function, wrong_place on a thread without a runtime (use runtime::after_func there),
+// and std::bad_alloc. Thread safety: any fiber; f runs on any worker, beside other fibers
+// and callbacks. Lifetime: f and its captures are those of `timer`; if they refer to a
+// scope, keep a scoped_timer there. Shutdown: that of timer. Cost: no allocation for
+// captures of up to 40 bytes, as the record comes from a pool; O(log n) to file it.
+// Behaviour: Go's time.AfterFunc, and Node's setTimeout; never early.
 template <detail::duration_like D, class F>
   requires detail::timer_function<F, timer>
 timer after_func(const D& d, F&& f, const site& from = site::current()) {

@@ -31,7 +31,7 @@ namespace trace {
 // and change threads meanwhile. Regions of one fiber nest. Throws nothing. Thread safety:
 // it belongs to its fiber. Lifetime: a local; its name lives as long as the program.
 // Cost: two events; outside a fiber, and where nothing is recorded
-// (options::recorder_events), one load and one branch. Go: trace.WithRegion.
+// (options::recorder_events), one load and one branch. Go: trace.StartRegion.
 class region {
  public:
   // The name is not copied: a string literal, or an array that lives as long as the

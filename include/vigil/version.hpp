@@ -15,9 +15,10 @@ namespace VIGIL_PUBLIC {
 
 // The version of the library that the program has loaded or linked. VIGIL_VERSION is that
 // of the headers; they may differ in the patch number. A runtime that is made with the
-// headers of another minor version ends the program with a message. Thread safety: any
-// thread. Lifetime: one number as long as the library is loaded. Shutdown: the same
-// before, during and after a run. Cost: a constant. Go: runtime.Version.
+// headers of a later minor version, or of one with another ABI, ends the program with a
+// message. Thread safety: any thread. Lifetime: one number as long as the library is
+// loaded. Shutdown: the same before, during and after a run. Cost: a constant. Go:
+// runtime.Version.
 VIGIL_API int version() noexcept;
 
 // version() as a text, such as "0.2.3". Thread safety: any thread. Lifetime: as long as

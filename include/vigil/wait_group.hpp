@@ -4,7 +4,9 @@
 //   for (auto& part : parts) all.go([&part] { work_on(part); });
 //   all.wait();
 //
-// sync.hpp has the rules for all locks and counters, and for how their waits end.
+// sync.hpp has the rules for all locks and counters, and for how their waits end. A stop
+// ends wait() while the fibers go on, so those that refer to locals belong in a
+// vigil::group.
 #pragma once
 
 #include <vigil/detail/config.hpp>

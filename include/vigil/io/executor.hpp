@@ -132,7 +132,7 @@ class posted_handler {
 // an executor may outlive the runtime, but its context() does not. Shutdown: handlers
 // start until the last fiber and task has ended; then those that have not started are
 // destroyed, and so are those of operations that complete after the runtime's end. Cost:
-// that of post() for a handler, and an allocation.
+// that of post() for a handler, and some allocations.
 template <bool Posts, bool Counts>
 class basic_fiber_executor {
   using blocking_t = boost::asio::execution::blocking_t;

@@ -24,8 +24,8 @@ namespace VIGIL_IO {
 
 // memory_acceptor: accepts memory_streams. Throws boost::system::system_error and
 // std::bad_alloc from connect(). Thread safety: any fiber or thread may call all members,
-// except move and destruction; one accept at a time. Lifetime: streams outlive it as they
-// like; the destructor closes it. Shutdown: an accept with use_fiber ends by `stopped`.
+// except move and destruction; one accept at a time. Lifetime: its streams may outlive
+// it; the destructor closes it. Shutdown: an accept with use_fiber ends by `stopped`.
 // Cost: that of a memory_pipe() for each connection.
 class memory_acceptor {
  public:

@@ -127,7 +127,7 @@ class memory_stream {
 
 // Makes two connected streams. `capacity` is the number of bytes that each direction
 // keeps, at least 1. Throws std::bad_alloc. Thread safety: any thread. Lifetime: that of
-// memory_stream. Shutdown: it belongs to no run. Cost: two allocations. Go: net.Pipe.
+// memory_stream. Shutdown: it belongs to no run. Cost: four allocations. Go: net.Pipe.
 inline std::pair<memory_stream, memory_stream> memory_pipe(std::size_t capacity = 64 * 1024,
                                                            const site& from = site::current()) {
   auto there = std::make_shared<detail::memory_half>(std::max<std::size_t>(capacity, 1), from);

@@ -31,7 +31,7 @@
 namespace VIGIL_IO {
 
 // addresses: the result of resolve, a range of endpoints for asio::async_connect. Throws
-// nothing. Thread safety: a value, as of Asio. Lifetime: it owns what it holds.
+// nothing. Thread safety: a plain value. Lifetime: it owns what it holds.
 using addresses = boost::asio::ip::tcp::resolver::results_type;
 
 namespace detail {

@@ -38,9 +38,10 @@
 
 namespace VIGIL_IO {
 
-// serve_limits: the limits of serve and serve_each. Throws nothing; serve refuses values
-// out of range. Thread safety: a plain value; its functions may be called by several
-// fibers at a time. Lifetime: it outlives the call, which keeps no copy.
+// serve_limits: the limits of serve and serve_each. Throws what a copy of its functions
+// throws; serve refuses values out of range. Thread safety: a plain value; its functions
+// may be called by several fibers at a time. Lifetime: it outlives the call, which keeps
+// no copy.
 struct serve_limits {
   // The number of connections at a time, at least 1. Further ones wait in the kernel's
   // backlog.
@@ -280,7 +281,7 @@ class served_socket {
 // The acceptor may be anything with async_accept(token) that returns a socket: for TCP,
 // for Unix sockets, io::memory_acceptor. It belongs to serve, which closes it (if it has
 // close()) when it accepts no more. If its operation is aborted (because it was closed or
-// cancelled where that is allowed, see above, or its io_context has gone), serve ends as
+// cancelled where that is allowed, see below, or its io_context has gone), serve ends as
 // if `stopping` were done, but leaves the acceptor alone; limits.on_stop may then cancel
 // `stopping`, for the waits under it.
 //
