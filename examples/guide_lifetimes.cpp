@@ -7,6 +7,7 @@
 #include <vigil/testing.hpp>
 #include <vigil/vigil.hpp>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdio>
 #include <functional>
@@ -53,6 +54,36 @@ void grouped() {
   //! [group]
 }
 
+//! [this]
+class letters {
+ public:
+  void add(std::string text) {
+    adders_.go([this, text = std::move(text)] { count_ += text.size(); });
+  }
+
+  std::size_t count() {
+    adders_.wait();
+    return count_;
+  }
+
+ private:
+  std::atomic<std::size_t> count_ = 0;
+  vigil::group adders_;  // last: it dies first, and waits for its fibers
+};
+
+//! [this]
+
+void counted() {
+  //! [counted]
+  std::vector<int> cubes(3);
+  vigil::group all;  // waits for its fibers, even if a stop ends wait()
+  for (int i = 0; i < 3; ++i)
+    all.go([&cubes, i] { cubes[i] = i * i * i; });
+  all.wait();
+  std::printf("%d %d %d\n", cubes[0], cubes[1], cubes[2]);
+  //! [counted]
+}
+
 void scoped() {
   //! [timer]
   int beats = 0;
@@ -70,7 +101,7 @@ class poller {
   int polls() const { return polls_; }
 
  private:
-  int polls_ = 0;
+  std::atomic<int> polls_ = 0;
   vigil::scoped_timer beat_ = vigil::every(1s, [this] { ++polls_; });  // last: it dies first
 };
 
@@ -164,6 +195,13 @@ int main() {
     vigil::testing::settle();
     joined();
     grouped();
+    {
+      letters l;
+      l.add("one");
+      l.add("three");
+      std::printf("%zu letters\n", l.count());
+    }
+    counted();
     scoped();
     {
       const poller p;
