@@ -8,6 +8,7 @@
 //! [headers]
 
 #include <cassert>
+#include <csignal>
 #include <cstdio>
 #include <stdexcept>
 #include <string>
@@ -128,6 +129,28 @@ void retries_once_an_hour() {
 
 //! [virtual_test]
 
+namespace {
+
+// Begins nothing, and sends the signal that the passage below waits for.
+void start_serving() {
+  std::raise(SIGTERM);
+}
+
+int ends_tidily() {
+  //! [signals]
+  vigil::options settings;
+  settings.stop_on = {SIGINT, SIGTERM};  // of <csignal>
+  const int status = vigil::run(settings, [] {
+    start_serving();
+    vigil::background().done().recv();  // until a signal comes
+    std::puts("finishing what has begun");
+  });
+  //! [signals]
+  return status;
+}
+
+}  // namespace
+
 int main() {
   vigil::testing::run_virtual([] {
     stop_and_reset();
@@ -137,4 +160,5 @@ int main() {
     calls_that_block();
   });
   retries_once_an_hour();
+  std::printf("ended with %d\n", ends_tidily());
 }

@@ -5,15 +5,14 @@
 //             the shutdown at the end: main is told, finishes what has begun, and returns;
 //             the shutdown then ends every other wait with `vigil::stopped`, the
 //             destructors run, run() returns.
-#include "example.hpp"
 
-#include <chrono>
+//! [service]
+#include <vigil/vigil.hpp>
 
-#include <signal.h>
+#include <csignal>
+#include <cstdio>
 
 using namespace std::chrono_literals;
-
-namespace {
 
 struct said_at_the_end {
   const char* text;
@@ -21,14 +20,12 @@ struct said_at_the_end {
   ~said_at_the_end() { std::puts(text); }
 };
 
-}  // namespace
-
 int main() {
-  //! [service]
+  std::setvbuf(stdout, nullptr, _IOLBF, 1 << 12);  // each line at once, even into a pipe
+
   vigil::options settings;
   settings.stop_on = {SIGINT, SIGTERM};
-
-  const int status = example_main(settings, [] {
+  const int status = vigil::run(settings, [] {
     // A client that is never heard of again: only the shutdown ends this wait.
     vigil::go([] {
       const said_at_the_end goodbye{"the client is told goodbye"};
@@ -41,12 +38,13 @@ int main() {
     });
 
     std::puts("serving; Ctrl-C stops");
-    vigil::background().done().recv();  // until Ctrl-C
+    vigil::background().done().recv();  // until Ctrl-C or SIGTERM
     // From here there are five seconds to finish what has begun, or options::grace.
     work->stop_and_wait();
     std::puts("the work is done");
   });
   std::puts("stopped");
   return status;
-  //! [service]
 }
+
+//! [service]
