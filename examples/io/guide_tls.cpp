@@ -2,31 +2,30 @@
 //
 // Run:    build/release/examples/io/guide_tls
 // Prints: the talk of client and server; the errors of a client that asks for another
-//         name, of one that asks for none, and of a server that wants its client's
-//         certificate. The ten seconds are the program's own deadline, as the guide shows
-//         it; no test measures them.
+//         name, of one that asks for none, of one to which the server says nothing, and
+//         of a server that wants its client's certificate. The deadlines are the program's
+//         own, as the guide shows them; no test measures them.
 #include "certificate.hpp"
-
-#include <vigil/io/io_context.hpp>
-#include <vigil/io/tls.hpp>
-#include <vigil/vigil.hpp>
 
 #include <cstdio>
 #include <string>
 
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/read.hpp>
-#include <boost/asio/read_until.hpp>
-#include <boost/asio/write.hpp>
+//! [names]
+#include <vigil/io.hpp>
+#include <vigil/io/tls.hpp>
+#include <vigil/vigil.hpp>
+
+#include <boost/asio.hpp>
 
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
 using asio::ip::tcp;
 using vigil::io::use_fiber;
+using stream = vigil::io::tls_stream<tcp::socket>;
+
+//! [names]
 
 namespace {
-
-using stream = vigil::io::tls_stream<tcp::socket>;
 
 void talk(asio::ssl::context& secret, const std::string& own_authority) {
   auto& context = vigil::io::io_context();
@@ -107,6 +106,32 @@ void ask_for_anybody(asio::ssl::context& secret, asio::ssl::context& trusted) {
   });
 }
 
+void ask_a_silent_server(asio::ssl::context& secret, asio::ssl::context& trusted) {
+  tcp::acceptor acceptor(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
+  const auto where = acceptor.local_endpoint();
+  auto server = vigil::spawn([&] {
+    stream peer(secret, acceptor.async_accept(use_fiber));
+    peer.handshake(asio::ssl::stream_base::server);
+    char byte = 0;
+    boost::system::error_code end;
+    peer.read_some(asio::buffer(&byte, 1), end);  // to the client's shutdown
+  });
+  tcp::socket socket(vigil::io::io_context());
+  socket.async_connect(where, use_fiber);
+  stream peer(trusted, std::move(socket));
+  peer.set_host("localhost");
+  peer.handshake(asio::ssl::stream_base::client);
+  //! [late]
+  peer.set_read_deadline(vigil::clock::now() + 20ms);  // for reads alone
+  std::string line;
+  boost::system::error_code error;
+  asio::read_until(peer, asio::dynamic_buffer(line), '\n', error);
+  if (error == asio::error::timed_out) std::puts("no line within 20 ms");
+  //! [late]
+  peer.shutdown();
+  server.join();
+}
+
 void ask_the_client(asio::ssl::context& secret, asio::ssl::context& trusted) {
   tcp::acceptor acceptor(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
   const auto where = acceptor.local_endpoint();
@@ -139,6 +164,7 @@ int main() {
     talk(contexts.server, known.text);
     ask_for_another(contexts.server, contexts.client);
     ask_for_anybody(contexts.server, contexts.client);
+    ask_a_silent_server(contexts.server, contexts.client);
     ask_the_client(contexts.server, contexts.client);
   });
 }
