@@ -25,11 +25,12 @@ def main():
     if headers.cindex is None:
         print(f"skipped: {headers.MISSING}")
         return 77
+    import guides
     import model
 
     read = model.Model(sys.argv[1])
     lacks = read.missing()
-    faults = read.faults + allowance.judge("reference", {name: len(parts) for name, parts in lacks.items()},
+    faults = read.faults + guides.faults(read) + allowance.judge("reference", {name: len(parts) for name, parts in lacks.items()},
                                            {name: ["lacks " + ", ".join(parts)] for name, parts in lacks.items()})
     print("\n".join(faults) or f"{len(read.names)} names, of which {len(read.names) - len(lacks)} have all parts")
     return 1 if faults else 0

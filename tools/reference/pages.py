@@ -36,7 +36,7 @@ matters. What a class says of threads, lifetimes and the shutdown holds for its 
 class Pages:
     def __init__(self, model, source_link, guides):
         """`source_link(from_document, path)` is the link to a source file's page; `guides`:
-        {document: (title, text)}."""
+        the guides.Guides."""
         self.model = model
         self.words = words.Writer(model)
         self.source_link = source_link
@@ -231,14 +231,11 @@ class Pages:
         return out
 
     def see_also(self, name, doc):
-        pattern = re.compile(rf"(?<![\w.]){re.escape('::'.join(name.path))}(?![\w.])")
-        scores = []
-        for page, (page_title, text) in self.guides.items():
-            count = sum(len(pattern.findall(span)) for span in text)
-            if count:
-                scores.append((count, page, page_title))
-        scores.sort(key=lambda s: (-s[0], s[1]))
-        links = [f"[{t}]({relative(doc, p)}.md)" for _, p, t in scores[:3]]
+        links = []
+        for page, section in self.guides.places(name):
+            title = self.guides.pages[page][0].title
+            shown = f"{title}: {section.title}" if section.anchor else title
+            links.append(f"[{shown}]({relative(doc, section.link(page))})")
         return ["**In the guide**: " + " · ".join(links)] if links else []
 
     # --- lists

@@ -5,6 +5,7 @@ import re
 import subprocess
 from pathlib import Path
 
+import guides
 import pages
 
 FENCE = re.compile(r"^\s*(```+|~~~+)")
@@ -154,8 +155,8 @@ class Site:
         inside = [p for p in of if p.startswith("docs/internals/")]
         decisions = [p for p in of if p.startswith("docs/decisions/")]
         above = [p for p in of if "/" not in p and p not in ("README.md", "ARCHITECTURE.md")]
-        return [("Reference", ["reference/index", "reference/alphabetical", "reference/elsewhere"]),
-                ("Guide", guide), ("Beside others", coming + [p for p in beside if p not in coming]),
+        return [("Guide", guide), ("Beside others", coming + [p for p in beside if p not in coming]),
+                ("Reference", ["reference/index", "reference/alphabetical", "reference/elsewhere"]),
                 ("The project", ["ARCHITECTURE.md", "internals", "decisions"] + above),
                 ], inside, decisions
 
