@@ -44,6 +44,7 @@ def write_pages(root, out, model):
     (out / "names.json").write_text(json.dumps(made.objects))
     if made_site.faults or model.faults:
         sys.exit("\n".join(made_site.faults + model.faults))
+    return made
 
 
 def built(made):
@@ -54,11 +55,12 @@ def built(made):
 def build_site(root, out, model):
     source = out / "source"
     source.mkdir(parents=True, exist_ok=True)
-    write_pages(root, source, model)
+    made = write_pages(root, source, model)
     # One process: with several, Sphinx 5.3 may wait for ever for one that has failed.
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-c", str(HERE),
                "-d", str(out / "doctrees"), str(source), str(out / "html")]
     furo_files.write(out / "static")
+    search_words.write(out / "static" / "search_words.js", made.guides.pages)
     env = dict(os.environ, VIGIL_DOCS_VERSION=version(root), VIGIL_DOCS_STATIC=str(out / "static"),
                PYTHONDONTWRITEBYTECODE="1")
     status = subprocess.run(command, env=env, check=False).returncode
@@ -76,10 +78,11 @@ def main():
         sys.exit(__doc__)
     if headers.cindex is None:
         sys.exit(headers.MISSING)
-    global furo_files, models, pages, site
+    global furo_files, models, pages, search_words, site
     import furo_files
     import model as models
     import pages
+    import search_words
     import site_pages as site
     model = models.Model(root)
     if arguments[0] == "--counts":
