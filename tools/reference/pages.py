@@ -18,6 +18,24 @@ LIBRARIES = {
 }
 KINDS = {"class": "Class", "function": "Function", "alias": "Alias", "value": "Constant",
          "concept": "Concept", "enumeration": "Enumeration"}
+OF_FIBERS = {  # what a fiber calls where a coroutine awaits
+    "co::recv": ["channel::recv"],
+    "co::recv_for": ["channel::recv_for"],
+    "co::send": ["channel::send"],
+    "co::send_for": ["channel::send_for"],
+    "co::join": ["fiber::join"],
+    "co::join_for": ["fiber::join_for"],
+    "co::lock": ["mutex::lock"],
+    "co::lock_shared": ["shared_mutex::lock_shared"],
+    "co::acquire": ["semaphore::acquire"],
+    "co::wait": ["wait_group::wait"],
+    "co::next": ["group_of::next"],
+    "co::done": ["on_done"],
+    "io::co::read_some": ["io::use_fiber"],
+    "io::co::write_some": ["io::use_fiber"],
+    "io::co::write": ["io::use_fiber"],
+}
+
 HOW_TO_READ = """
 ## How to read a page
 
@@ -312,6 +330,14 @@ class Pages:
 
     def elsewhere(self):
         out = ["# Names by what you know",
+    def with_calls(self, keys):
+        """The call of a fiber stands before that of a coroutine, which may have the only row."""
+        found = []
+        for key in keys:
+            if "co::" in key:
+                found += [call for call in OF_FIBERS.get(key, ()) if self.words.target(call)]
+        return list(dict.fromkeys(found + [k for k in keys if "co::" not in k] + [k for k in keys if "co::" in k]))
+
                "What vigil calls the things that you know by another name. The coming-from pages say "
                "where they behave differently: [Go](../docs/coming-from-go.md), "
                "[Node](../docs/coming-from-node.md), [Asio](../docs/coming-from-asio.md)."]
@@ -324,7 +350,7 @@ class Pages:
                 continue
             rows = [f"| {place} | vigil |", "|---|---|"]
             for text in sorted(by_text, key=lambda t: t.lower().strip("`")):
-                names = ", ".join(self.words.code(key) for key in by_text[text])
+                names = ", ".join(self.words.code(key) for key in self.with_calls(by_text[text]))
                 rows.append(f"| {self.foreign(text)} | {names} |")
             out += [f"## {place}", "\n".join(rows)]
         return "\n\n".join(out) + "\n"
