@@ -542,6 +542,7 @@ def tidy(text):
             if "detail::" not in tail else ""
     text = re.sub(r"\b(?:vigil::)?detail::", "", text)
     text = text.replace("constant_text ", "const char* ")
+    text = re.sub(r"\breceived<(\w+)>", r"std::optional<\1>", text)
     text = re.sub(r"shared_call<(.*?\))>(?= )", r"function<\1>", text)
     text = re.sub(r"\bvigil::(?=\w)", "", text)
     text = re.sub(r" = (true|false|0|nullptr|default)$", lambda m: "" if m[1] == "default" else m[0], text)

@@ -44,7 +44,8 @@ for any duration of `std::chrono`, of integers or of floating point; a number wi
 is refused. `Time` is a time point of `vigil::clock`, `std::chrono::steady_clock` or
 `std::chrono::system_clock`. What constrains a template for the compiler's sake is left out,
 and so is a last parameter that notes the line of the call for dumps. Attributes such as
-`[[nodiscard]]` are not shown.
+`[[nodiscard]]` are not shown. What receives from a channel returns `std::optional<T>`, and a
+`bool` where `T` is `void`.
 
 *Throws* names what the call itself throws; that memory may run out is said only where it
 matters. What a class says of threads, lifetimes and the shutdown holds for its members too.
@@ -263,7 +264,8 @@ class Pages:
         for said in [name.said, *(f.said for f in name.forms)]:
             if said and said.contract:
                 text = said.first_sentence()
-                return self.words.rich(self.words.begun(text, name)).replace("\n", " ").rstrip(":")
+                text = self.words.rich(self.words.begun(text, name), name).replace("\n", " ").rstrip(":")
+                return text if text.endswith((".", "?", "!")) else text + "."
         return ""
 
     def table(self, names, doc):
@@ -328,8 +330,6 @@ class Pages:
             out += [f"## {letter}", self.table(names, f"{FOLDER}/alphabetical")]
         return "\n\n".join(out) + "\n"
 
-    def elsewhere(self):
-        out = ["# Names by what you know",
     def with_calls(self, keys):
         """The call of a fiber stands before that of a coroutine, which may have the only row."""
         found = []
@@ -338,6 +338,8 @@ class Pages:
                 found += [call for call in OF_FIBERS.get(key, ()) if self.words.target(call)]
         return list(dict.fromkeys(found + [k for k in keys if "co::" not in k] + [k for k in keys if "co::" in k]))
 
+    def elsewhere(self):
+        out = ["# Names by what you know",
                "What vigil calls the things that you know by another name. The coming-from pages say "
                "where they behave differently: [Go](../docs/coming-from-go.md), "
                "[Node](../docs/coming-from-node.md), [Asio](../docs/coming-from-asio.md)."]

@@ -66,6 +66,8 @@ class Writer:
         if text.startswith("std::"):
             return None
         tries = []
+        if name and text == said and is_parameter(said, name):
+            return None
         if name:
             if said in self.members[name.full]:
                 return None if name.kind == "enumeration" else label(name, said)
@@ -94,6 +96,10 @@ class Writer:
                 out.append(self.rich(block.text, name))
         text = "\n\n".join(out)
         return re.sub(r"(?m)(^- .*)\n\n(?=- )", r"\1\n", text)
+
+
+def is_parameter(said, name):
+    return any(re.search(rf"[\w&*>] {said}(?=[,)]| =)", form.text) for form in name.forms)
 
 
 def slug(text):
