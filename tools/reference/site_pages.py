@@ -11,12 +11,13 @@ import pages
 FENCE = re.compile(r"^\s*(```+|~~~+)")
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\((<[^>]+>|[^()\s]+(?:\([^()]*\))?)\)")
 IMAGE = re.compile(r"(<img\b[^>]*?\bsrc=\")([^\"]+)(\")|(<source\b[^>]*?\bsrcset=\")([^\"]+)(\")")
-SPAN = re.compile(r"```cpp\n(.*?)```|`([^`\n]+)`", re.S)
+# The space in `5 032`, at which a line does not break; a heading's is in its anchor.
+NUMBER = re.compile(r"(?<=\d) (?=\d{3}\b)")
 LANGUAGES = {".cpp": "cpp", ".hpp": "cpp", ".h": "cpp", ".py": "python", ".sh": "bash", ".json": "json",
              ".go": "go", ".rs": "rust", ".js": "js"}
-BASIC = ("first-steps", "recipes", "fibers", "time", "channels", "contexts", "sync", "lifetimes", "errors", "testing",
-         "coroutines", "clocks", "timeout-lists", "io", "servers", "tls", "io-select", "io-contexts", "existing-asio",
-         "embedding")
+BASIC = ("first-steps", "installing", "recipes", "fibers", "time", "channels", "contexts", "sync", "lifetimes",
+         "errors", "testing", "coroutines", "clocks", "timeout-lists", "io", "servers", "tls", "io-select",
+         "io-contexts", "existing-asio", "embedding")
 FEW = ("README.md", "ARCHITECTURE.md", "docs/guide/first-steps.md", "docs/guide/time.md")  # of a small site
 
 
@@ -92,8 +93,12 @@ class Site:
     def mended(self, page):
         """The page's text, with links that lead to documents of the site."""
         def link(m):
-            target = self.resolve(page, m[3])
-            return f"{m[1]}[{m[2]}]({target})"
+            shown = f"{m[1]}[{m[2]}]({self.resolve(page, m[3])})"
+            about = re.sub(r"\.\w+$", ".md", m[3])
+            # The picture of another page leads to it.
+            if m[1] and about in self.pages and page != about:
+                return f"[{shown}]({self.resolve(page, about)})"
+            return shown
 
         def image(m):
             before, target, after = (m[1], m[2], m[3]) if m[1] else (m[4], m[5], m[6])
@@ -121,6 +126,8 @@ class Site:
             part = "\n".join(lines)
             if kind == "text":
                 part = self.outside_of_code(part, lambda t: IMAGE.sub(image, LINK.sub(link, t)))
+                part = "\n".join(line if line.startswith("#") else NUMBER.sub("\u00a0", line)
+                                 for line in part.split("\n"))
             out.append(part)
         return "\n".join(out)
 
@@ -166,9 +173,9 @@ class Site:
         """`reference(source_link, guides)` makes the pages.Pages."""
         self.pages = self.markdown()
         texts = {page: self.mended(page) for page in self.pages}
-        guides = {self.document(p): (self.title(p), [a or b for a, b in SPAN.findall(texts[p])])
-                  for p in self.pages if p.startswith(("docs/guide/", "docs/coming"))}
-        made = reference(self.source_link, guides)
+        about = guides.Guides(self.root, {self.document(p): texts[p] for p in self.pages
+                                          if p.startswith(("docs/guide/", "docs/coming"))})
+        made = reference(self.source_link, about)
         groups, inside, decisions = self.groups()
         texts["README.md"] += "\n" + "\n".join(
             self.toctree(caption, members) for caption, members in groups)
