@@ -16,7 +16,6 @@ import datetime
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -84,11 +83,6 @@ ROWS = {
     "portable": Row("the portable watch", options=["-Dwatch=portable"]),
 }
 ARM64 = "arm64"
-
-
-def version_of(compiler):
-    said = subprocess.run([compiler, "--version"], check=True, stdout=subprocess.PIPE, text=True)
-    return said.stdout.splitlines()[0]
 
 
 def run_row(name, suites, quick):
