@@ -6,6 +6,7 @@ the line before it says, an error says what that says, and no other line has one
 have the same regions, and the page shows all of them. With COMPILER, and with the other one
 of g++ and clang++ if that is installed.
 """
+import os
 import re
 import shutil
 import subprocess
@@ -35,7 +36,7 @@ def say(compiler, name):
         [*compiler, "-std=c++20", "-fsyntax-only", "-w", *more, f"-I{ROOT / 'include'}",
          "-DBOOST_ASIO_SEPARATE_COMPILATION", HERE / name],
         text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
-        env={"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C"})
+        env={**os.environ, "LC_ALL": "C"})
     return done.returncode, done.stdout
 
 
