@@ -1,6 +1,7 @@
 """What a release is made of: the archive, its checksums, the tag's text, recipes.
 
-Each file depends on nothing but the commit, so that two people get the same bytes.
+Each file depends on nothing but the commit and the zlib that compresses the archive: two
+people with the same zlib get the same bytes.
 """
 import gzip
 import hashlib
@@ -42,7 +43,9 @@ def archive(root, commit, version):
     wrong = differences(root, commit, f"vigil-{version}/", packed)
     if wrong:
         raise ValueError("the archive is not the commit, see gitattributes(5): " + ", ".join(wrong))
-    return gzip.compress(packed, 9, mtime=0)
+    # Byte 9 names a system; what Python writes there depends on its version. 255: unknown.
+    data = gzip.compress(packed, 9, mtime=0)
+    return data[:9] + b"\xff" + data[10:]
 
 
 def differences(root, commit, prefix, packed):
@@ -89,6 +92,16 @@ def fetch_lines(root):
     return found[1] if found else ""
 
 
+def recipes_of(root, commit):
+    """The recipes of a commit, whatever else lies in their folders: (name, text)."""
+    def said(*arguments):
+        return subprocess.run(["git", "-C", root, *arguments], capture_output=True, check=True).stdout.decode()
+
+    paths = [f"packaging/{folder}" for folder in RECIPES]
+    for path in filter(None, said("ls-tree", "-r", "-z", "--name-only", commit, *paths).split("\0")):
+        yield path.removeprefix("packaging/"), said("cat-file", "blob", f"{commit}:{path}")
+
+
 def filled(text, values):
     return re.sub(r"@([A-Z0-9]+)@", lambda m: values.get(m[1], m[0]), text)
 
@@ -101,13 +114,11 @@ def files_of(root, commit):
               "SHA512": hashlib.sha512(packed).hexdigest()}
     values |= {key.upper(): filled(address, values) for key, address in addresses.items()}
     files = {archive_name(version): packed, "tag.txt": tag_text(root, version).encode()}
-    for folder in RECIPES:
-        for path in sorted((Path(root) / "packaging" / folder).rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
-                name = path.relative_to(Path(root) / "packaging").as_posix()
-                files[name] = filled(path.read_text(), values).encode()
+    for name, text in recipes_of(root, commit):
+        files[name] = filled(text, values).encode()
     files["vigil.wrap"] = files["wrapdb/subprojects/vigil.wrap"]
     if lines := fetch_lines(root):
+        lines = re.sub(r"URL \S+", "URL " + values["ARCHIVE"], lines)
         lines = re.sub(r"URL_HASH SHA256=[^\s)]+", "URL_HASH SHA256=" + values["SHA256"], lines)
         files["fetch_content.cmake"] = lines.encode()
     files[LIST] = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n"

@@ -6,7 +6,7 @@ one; what git knows there is not about the archive.
 import subprocess
 from pathlib import Path
 
-NONE = "git knows no repository here: the tree is from an archive, or git is not installed"
+NONE = "git knows no repository here: the tree is from an archive, or git is not installed or refuses it"
 
 
 def git(root, *arguments):

@@ -21,9 +21,16 @@ import release_files  # noqa: E402
 import repository  # noqa: E402
 
 ROOT = Path(sys.argv[1]).resolve()
-WHO = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull,
+# git is told that somebody else owns the tree, as in many containers; main() writes the
+# settings by which it takes that.
+WHO = {**os.environ, "GIT_CONFIG_SYSTEM": os.devnull, "GIT_TEST_ASSUME_DIFFERENT_OWNER": "1",
        **{f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER")
           for what, value in (("NAME", "A Tester"), ("EMAIL", "tester@vigil.invalid"))}}
+
+
+# The files in which a maintainer writes where vigil is published.
+ADDRESSED = ("packaging/addresses.txt", "README.md", "SECURITY.md", "packaging/debian/changelog",
+             "packaging/debian/control", "packaging/debian/copyright", "packaging/debian/upstream/metadata")
 
 
 class Clone:
@@ -35,9 +42,10 @@ class Clone:
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         unpack(ROOT, folder, folder.parent / "scratch")
         self.version = release_files.version_of(folder)
-        for path in (folder / "packaging" / "addresses.txt", folder / "README.md", folder / "SECURITY.md"):
-            if path.is_file():
-                self.write(path, path.read_text().replace("vigil.example", "vigil.invalid"))
+        for path in ADDRESSED:
+            self.write(path, (folder / path).read_text().replace("vigil.example", "vigil.invalid"))
+        self.write("SECURITY.md", re.sub(r"\s*\(The address is a placeholder[^)]*\)", "",
+                                         (folder / "SECURITY.md").read_text()))
         changelog = folder / "CHANGELOG.md"
         self.write(changelog, re.sub(r"^## \S+, .*$", f"## {self.version}, 2026-01-02",
                                      changelog.read_text(), count=1, flags=re.M))
@@ -91,6 +99,13 @@ def check_refusals(clone, out):
          rf"says nothing about {version}"),
         (lambda: clone.edit("packaging/addresses.txt", "vigil.invalid", "vigil.example"), "packaging: nowhere",
          r"home is a placeholder"),
+        *((lambda path=path: clone.write(path, (clone.folder / path).read_text().replace("vigil.invalid", "vigil.example")),
+           "docs: a forgotten address", rf"{path}:\d+: \S*vigil\.example\S* is not in packaging/addresses\.txt")
+          for path in ADDRESSED[1:]),
+        (lambda: clone.edit("tools/man/vigil-symbols.1", f'"vigil {version}"', '"vigil 9.9.9"'), "docs: an old page",
+         rf"the version is {version}, and 9\.9\.9 in tools/man/vigil-symbols\.1"),
+        (lambda: (clone.folder / "packaging/addresses.txt").unlink(), "packaging: no addresses",
+         r"has no packaging/addresses\.txt"),
         (lambda: clone.write("a_new_file", ""), "A title without an area", r"check_commits\.py does not pass:"),
         (lambda: clone.git("tag", f"v{version}"), "tests: a tag", rf"there is a tag v{version}"),
     ]
@@ -116,6 +131,11 @@ def check_refusals(clone, out):
             sys.exit(f"ended with {status}, not with 1 and {says}:\n{said}")
         print("refused:", says)
     shutil.rmtree(out)
+    nowhere = subprocess.run([sys.executable, ROOT / "tools" / "release", f"--root={out.parent}", out],
+                             text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, env=WHO)
+    if nowhere.returncode != 1 or repository.NONE not in nowhere.stdout or "Traceback" in nowhere.stdout:
+        sys.exit(f"outside of a repository: {nowhere.returncode}\n{nowhere.stdout}")
+    print("refused: a folder that is no repository")
     # The files that git leaves out, or changes, on somebody's machine alone.
     attributes = clone.folder / ".git" / "info" / "attributes"
     attributes.parent.mkdir(exist_ok=True)
@@ -128,6 +148,12 @@ def check_refusals(clone, out):
 
 
 def check_made(clone, out):
+    # What git ignores beside a recipe is no part of it.
+    (clone.folder / ".git" / "info" / "exclude").write_text("*.swp\n")
+    (clone.folder / "packaging" / "conan" / ".conanfile.py.swp").write_bytes(b"\x80\xff")
+    # What abidw writes is no work that is to be cut into a series.
+    clone.write("packaging/abi/vigil.abi", "<line/>\n" * 900)
+    clone.commit("packaging: another ABI")
     status, said = clone.release(out)
     if status != 0:
         sys.exit(f"a release that nothing is wrong with is refused:\n{said}")
@@ -147,6 +173,14 @@ def check_made(clone, out):
 
     name = release_files.archive_name(version)
     checksum = hashlib.sha256(made[name]).hexdigest()
+    if made[name][:10] != bytes.fromhex("1f8b08000000000002ff"):
+        sys.exit(f"the archive's header is {made[name][:10].hex(' ')}")
+    if swapped := [file for file in made if file.endswith(".swp")]:
+        sys.exit(f"files that git ignores are in a release: {swapped}")
+    fetch = made["fetch_content.cmake"].decode()
+    for text in (f"URL https://vigil.invalid/releases/{name}\n", f"URL_HASH SHA256={checksum})"):
+        if text not in fetch:
+            sys.exit(f"fetch_content.cmake lacks {text}:\n{fetch}")
     run("sha256sum", "--check", "--strict", "SHA256SUMS", cwd=out)
     for file in (name, "vigil.wrap"):
         if f"  {file}\n" not in made["SHA256SUMS"].decode():
@@ -172,7 +206,9 @@ def check_made(clone, out):
 
 def check_rehearsal(clone, folder):
     clone.edit("CHANGELOG.md", f"## {clone.version}, 2026-01-02", f"## {clone.version}, in work")
-    clone.edit("packaging/addresses.txt", "vigil.invalid", "vigil.example")
+    for path in ADDRESSED:
+        clone.write(path, (clone.folder / path).read_text().replace("vigil.invalid", "vigil.example"))
+    shutil.copy(ROOT / "SECURITY.md", clone.folder)
     clone.commit("tests: not yet")
     status, said = clone.release(folder, "--rehearsal")
     if status != 0 or "has no date" not in said or "placeholder" not in said or "git tag" in said:
@@ -185,6 +221,8 @@ def main():
         skip("the clone is shallow, and the titles of all commits are checked before a release")
     with tempfile.TemporaryDirectory(prefix="vigil-release-") as folder:
         folder = Path(folder).resolve()
+        (folder / "gitconfig").write_text("[safe]\n\tdirectory = *\n")
+        WHO["GIT_CONFIG_GLOBAL"] = str(folder / "gitconfig")
         clone = Clone(folder / "clone")
         check_refusals(clone, folder / "out")
         print("\n" + check_made(clone, folder / "out"))
