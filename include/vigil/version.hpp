@@ -34,7 +34,9 @@ class header_mark {
  public:
   static constexpr unsigned known = 0x7669'6769;  // earlier headers have something else here
 
-  // Never a function of its own, of which the linker would keep one for all files.
+  // Inlined where a file writes options{...}, so that the file's own version is stored.
+  // Without optimization `options o;` may call a constructor of `options`, of which the
+  // linker keeps one for all files.
   [[gnu::always_inline]] constexpr header_mark() noexcept
       : known_(known), version_(VIGIL_VERSION) {}
 
