@@ -75,6 +75,8 @@ def make_root(folder, packages, arch=None, suite=None, alone=False):
         raise NotThere("no apt-get: the packages of Debian are needed")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    # A download that failed has left packages there.
+    shutil.rmtree(folder.with_name(folder.name + ".apt"), ignore_errors=True)
     state, environment = configuration(folder, arch, suite)
     archive = state / "cache/archives"
     fetch = ["download"] if alone else ["install", "-y", "--download-only"]
@@ -93,9 +95,10 @@ def make_root(folder, packages, arch=None, suite=None, alone=False):
 
 
 def main():
-    options = dict(a[2:].split("=", 1) for a in sys.argv[1:] if a.startswith("--"))
-    folder, *packages = [a for a in sys.argv[1:] if not a.startswith("--")]
-    if not packages or not options.keys() <= {"arch", "suite", "alone"}:
+    options = dict(a[2:].partition("=")[::2] for a in sys.argv[1:] if a.startswith("--"))
+    folder, *packages = [a for a in sys.argv[1:] if not a.startswith("--")] or [None]
+    if (not packages or not options.keys() <= {"arch", "suite", "alone"} or
+            not all(options.values()) or options.get("alone", "1") != "1"):
         sys.exit(__doc__)
     try:
         print(make_root(folder, packages, **options))

@@ -9,8 +9,8 @@ skipped (REASONS)`. A row for which something cannot be had says what, and count
 run. Packages are installed as ./dev does it, or unpacked below build/.
 
 --quick optimizes less. The table of docs/platforms.md is written anew from what the rows
-said last; with --suite or --quick it is left as it was. Exit status: 1 if a case failed, or a row
-could not be built.
+said last; a row that was never run in this folder keeps its line. With --suite or --quick the
+table is left as it was. Exit status: 1 if a case failed, or a row could not be built.
 """
 import datetime
 import json
@@ -110,14 +110,32 @@ def run_row(name, suites, quick):
                                      {"CXX": row.compiler, **row.environment})
 
 
+def published(page):
+    """What the page says: {row: counts as cells}, {row: reasons}."""
+    counts = dict(re.findall(r"(?m)^\| `([^`]+)` \| [^|]* \| ([^|]*\|[^|]*\|[^|]*\|)$", page))
+    reasons = {}
+    for why, names in re.findall(r"(?m)^- (.*): (`[^`]+`(?:, `[^`]+`)*)$", page):
+        for name in re.findall(r"`([^`]+)`", names):
+            reasons.setdefault(name, []).append(why)
+    return counts, reasons
+
+
 def write_page():
-    """The table between the two marks, from what each row said last."""
+    """The table between the two marks, from what each row said last, here or elsewhere."""
+    page = PAGE.read_text()
+    mark = r"(<!-- matrix -->\n)(.*?)(<!-- end of matrix -->)"
+    counts, skipped = published(re.search(mark, page, re.S)[2])
     lines = ["| Row | Platform | Passed | Failed | Skipped |", "|---|---|---|---|---|"]
     reasons = {}
     for name in (*ROWS, ARM64):
         what = "64-bit ARM, under qemu" if name == ARM64 else ROWS[name].what
         said = FOLDER / f"{name}.json"
-        last = json.loads(said.read_text()) if said.is_file() else {"missing": "not run yet"}
+        if not said.is_file():
+            lines.append(f"| `{name}` | {what} | {counts.get(name, 'not run yet | | |')}")
+            for why in skipped.get(name, []):
+                reasons.setdefault(why, []).append(name)
+            continue
+        last = json.loads(said.read_text())
         if "missing" in last:
             lines.append(f"| `{name}` | {what} | {last['missing']} | | |")
             continue
@@ -129,10 +147,8 @@ def write_page():
         lines += ["", "Skipped:", ""]
         lines += [f"- {why}: {', '.join(f'`{n}`' for n in names)}"
                   for why, names in sorted(reasons.items())]
-    page = PAGE.read_text()
-    mark = r"(<!-- matrix -->\n).*?(<!-- end of matrix -->)"
     table = "\n".join(lines)
-    PAGE.write_text(re.sub(mark, lambda m: m[1] + table + "\n" + m[2], page, flags=re.S))
+    PAGE.write_text(re.sub(mark, lambda m: m[1] + table + "\n" + m[3], page, flags=re.S))
 
 
 def main():

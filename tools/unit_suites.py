@@ -22,7 +22,7 @@ Counts = namedtuple("Counts", "passed failed skipped reasons")  # of one program
 
 
 class Fault(Exception):
-    """Why a folder could not be configured or built: the end of what was said."""
+    """Why a folder could not be configured, built or tested: the end of what was said."""
 
 
 def run(log, command, **options):
@@ -85,11 +85,15 @@ def build_and_run(folder, suites=("core", "io"), options=(), environment=None, w
         raise Fault(f"no such test: {' '.join(wanted)}")
     run(folder.with_name(folder.name + ".build.log"),
         ["ninja", "-C", folder, "-j", jobs, *sorted(set(tests.values()))], env=environment)
+    said = folder / "meson-logs/testlog.json"
+    said.unlink(missing_ok=True)
     subprocess.run(["meson", "test", "-C", folder, "--no-rebuild", "--num-processes", jobs,
                     "--timeout-multiplier", "20", *tests],
                    env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    if not said.is_file():
+        raise Fault(f"meson test has run nothing in {folder}")
     counts = {}
-    with open(folder / "meson-logs/testlog.json") as log:
+    with open(said) as log:
         for line in filter(str.strip, log):
             entry = json.loads(line)
             name = entry["name"].split(" / ")[-1]

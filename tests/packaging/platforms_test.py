@@ -2,18 +2,23 @@
 """The tools that run the tests elsewhere: usage: platforms_test.py ROOT
 
 Nothing is built: which counts of a run on 64-bit ARM are a failure, what the table of
-docs/platforms.md says of a row, and which archives of apt's sources are Debian's.
+docs/platforms.md says of a row, which archives of apt's sources are Debian's, and that a
+wrong call or an old log is not taken for a good one.
 """
 import json
+import re
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+sys.dont_write_bytecode = True
 ROOT = Path(sys.argv[1])
 sys.path.insert(0, str(ROOT / "tools"))
 import arm64  # noqa: E402
 import debian_root  # noqa: E402
 import matrix  # noqa: E402
+import unit_suites  # noqa: E402
 from unit_suites import Counts  # noqa: E402
 
 
@@ -35,6 +40,8 @@ def what_counts_as_a_failure():
     ):
         said = list(arm64.faults_of(counts))
         expect(len(said) == faults, f"{counts}: {faults} faults expected, said {said}")
+    tests = re.findall(r"(?m)^  '(\w+)': files\(", (ROOT / "tests/meson.build").read_text())
+    expect(arm64.STRICT <= set(tests), f"no such test: {arm64.STRICT - set(tests)} in arm64.STRICT")
 
 
 def what_the_table_says():
@@ -44,17 +51,22 @@ def what_the_table_says():
     with tempfile.TemporaryDirectory(prefix="vigil-platforms-") as folder:
         matrix.FOLDER = Path(folder)
         matrix.PAGE = Path(folder) / "page.md"
-        matrix.PAGE.write_text("above\n<!-- matrix -->\nold\n<!-- end of matrix -->\nbelow\n")
+        matrix.PAGE.write_text(
+            "above\n<!-- matrix -->\nold\n"
+            "| `clang-14` | clang 14 | 5 | 0 | 3 |\n| `lto` | earlier | 1 | 1 | 1 |\n\nSkipped:\n\n"
+            "- no clock: `clang-14`\n- no: colon: `clang-14`, `lto`\n"
+            "<!-- end of matrix -->\nbelow\n")
         (matrix.FOLDER / "lto.json").write_text(json.dumps(
             {"passed": 7, "failed": 0, "skipped": 1, "reasons": ["no clock"]}))
         (matrix.FOLDER / "libc++.json").write_text(json.dumps({"missing": "does not build"}))
         matrix.write_page()
         page = matrix.PAGE.read_text()
-        for text in ("| `lto` | link-time optimization | 7 | 0 | 1 |", "- no clock: `lto`",
+        for text in ("| `lto` | link-time optimization | 7 | 0 | 1 |", "- no clock: `clang-14`, `lto`",
+                     "| `clang-14` | clang 14 | 5 | 0 | 3 |", "- no: colon: `clang-14`\n",
                      "| `libc++` | clang 19 with libc++ | does not build | | |",
                      "| `gcc-12` | g++ 12 | not run yet | | |"):
             expect(text in page, f"the table lacks {text!r}:\n{page}")
-        expect("old" not in page, "the table keeps what it said before")
+        expect("old" not in page and "earlier" not in page, "the table keeps what it said before")
         expect(page.startswith("above\n") and page.endswith("below\n"), "the page lost its text")
 
 
@@ -74,7 +86,31 @@ def which_archives():
         expect(found == wanted, f"apt's archives: {found}")
 
 
+def wrong_calls():
+    for arguments in ([], ["--alone"], ["--alone=0", "folder", "g++"], ["--what=1", "folder", "g++"]):
+        done = subprocess.run([sys.executable, ROOT / "tools/debian_root.py", *arguments],
+                              capture_output=True, text=True, check=False)
+        expect(done.returncode == 1 and "usage: debian_root.py" in done.stderr,
+               f"debian_root.py {arguments}: {done.stderr}")
+
+
+def a_log_of_an_earlier_run():
+    with tempfile.TemporaryDirectory(prefix="vigil-platforms-") as folder:
+        log = Path(folder).resolve() / "meson-logs/testlog.json"
+        log.parent.mkdir()
+        log.write_text("{}\n")
+        unit_suites.configure = unit_suites.run = lambda *_, **__: None
+        unit_suites.programs = lambda *_: {"chan": "tests/chan"}
+        try:
+            unit_suites.build_and_run(folder)  # there is no build for meson
+        except unit_suites.Fault:
+            return
+        expect(False, "what an earlier run said is counted")
+
+
 what_counts_as_a_failure()
 what_the_table_says()
 which_archives()
+wrong_calls()
+a_log_of_an_earlier_run()
 print("the platforms are counted as they should be")
