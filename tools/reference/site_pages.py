@@ -2,11 +2,11 @@
 for each source file that one of them links."""
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import guides
 import pages
+import repository
 
 FENCE = re.compile(r"^\s*(```+|~~~+)")
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\((<[^>]+>|[^()\s]+(?:\([^()]*\))?)\)")
@@ -208,8 +208,7 @@ class Site:
         head = "---\norphan: true\nnosearch: true\n---\n\n"
         file = self.root / path
         if file.is_dir():
-            listed = subprocess.run(["git", "-C", self.root, "ls-files", "--", path or "."], capture_output=True,
-                                    text=True, check=False).stdout.split()
+            listed = (repository.git(self.root, "ls-files", "--", path or ".") or "").split()
             listed = listed or sorted(p.relative_to(self.root).as_posix() for p in file.rglob("*") if p.is_file())
             rows = "\n".join(f"- `{name}`" for name in listed)
             return f"{head}# `{path or '.'}/`\n\n{rows}\n"
