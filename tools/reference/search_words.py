@@ -32,7 +32,7 @@ def counts(section, stem):
 
 
 def weights(pages):
-    """{word: {document: [weight, anchor, heading]}}; `pages`: {document: [Section]}."""
+    """{word: {document: (weight, Section)}}; `pages`: {document: [Section]}."""
     language, stems = SearchEnglish({}), {}
 
     def stem(word):
@@ -60,10 +60,15 @@ def weights(pages):
 def shares(by_page):
     most = max(weight for weight, _ in by_page.values())
     rounded = {page: (round(100 * weight / most), section) for page, (weight, section) in by_page.items()}
-    return {page: [weight, section.anchor, section.title if section.anchor else ""]
-            for page, (weight, section) in rounded.items() if weight >= LEAST}
+    return {page: (weight, section) for page, (weight, section) in rounded.items() if weight >= LEAST}
 
 
 def write(path, pages):
+    """As numbers: a list of the pages with their sections, and where these stand in it."""
+    listed = [[page, [[s.anchor, s.title if s.anchor else ""] for s in of_page]] for page, of_page in pages.items()]
+    number = {page: i for i, page in enumerate(pages)}
+    words = {word: [[number[page], weight, pages[page].index(section)] for page, (weight, section) in of_word.items()]
+             for word, of_word in weights(pages).items()}
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"var vigilWords = {json.dumps(weights(pages), separators=(',', ':'))};\n")
+    text = json.dumps({"pages": listed, "words": words}, separators=(",", ":"), ensure_ascii=False)
+    path.write_text(f"var vigilWords = {text};\n")

@@ -19,26 +19,37 @@ document.addEventListener("DOMContentLoaded", () => {
     scores.set(item, score * weightOf(item[0]));
     return item;
   };
-  // A title that is all of the query comes first, a page's before a section's.
+  // A title that is all of the query comes first, a page's before a section's. The page of a
+  // name is found as its only section: its title is code, and the section's is not.
   Scorer.score = (item) => {
     if (scores.has(item)) return scores.get(item);
-    const isPage = !item[1].includes(" > ");
-    return weightOf(item[0]) * (isPage ? 15 : 0) + weightOf(item[0]) *
-      (item[4] >= 100 ? (isPage ? 120 : 70) : 0.6 * item[4]);
+    const parts = item[1].replace(/<[^>]*>/g, "").split(" > ");
+    const isPage = parts.length === 1 || parts[0] === parts[1].replace(/&/g, "&amp;");
+    if (isPage) item[1] = parts[0];
+    const whole = isPage ? 135 : 70;
+    return weightOf(item[0]) * (item[4] >= 100 ? whole : 0.6 * item[4] + (isPage ? 15 : 0));
   };
 
   const members = Search.performObjectSearch;
-  Search.performObjectSearch = (...given) =>
-    members(...given).map((item) => scored(item, item[4] >= 16 ? 60 : 25));
+  Search.performObjectSearch = (term, terms) => members(term, terms).map((item) =>
+    scored(item, item[1].toLowerCase().split("::").pop() === term ? 50 : 25));
 
+  // What a page of the guide says of a word, or undefined.
+  const saidOf = (page, word) => {
+    if (typeof vigilWords === "undefined" || !Object.hasOwn(vigilWords.words, word)) return undefined;
+    const found = vigilWords.words[word].find(([number]) => vigilWords.pages[number][0] === page);
+    if (!found) return undefined;
+    const [anchor, heading] = vigilWords.pages[found[0]][1][found[2]];
+    return { share: found[1], anchor, heading };
+  };
   const texts = Search.performTermsSearch;
   Search.performTermsSearch = (terms, excluded) => texts(terms, excluded).map((item) => {
-    const said = [...terms].map((term) => (vigilWords[term] || {})[item[0]]).filter((found) => found);
-    const share = said.reduce((sum, found) => sum + found[0], 0) / Math.max(1, terms.size);
+    const said = [...terms].map((term) => saidOf(item[0], term)).filter((found) => found);
+    const share = said.reduce((sum, found) => sum + found.share, 0) / Math.max(1, terms.size);
     const score = 20 + (item[4] >= Scorer.title ? 10 : 0) + 0.4 * share;
-    if (said.length === 1 && terms.size === 1 && said[0][1]) {
-      item[1] += ` > ${said[0][2].replace(/[&<]/g, (c) => (c === "&" ? "&amp;" : "&lt;")).replace(/`/g, "")}`;
-      item[2] = `#${said[0][1]}`;
+    if (said.length === 1 && terms.size === 1 && said[0].anchor) {
+      item[1] += ` > ${said[0].heading.replace(/[&<]/g, (c) => (c === "&" ? "&amp;" : "&lt;")).replace(/`/g, "")}`;
+      item[2] = `#${said[0].anchor}`;
       led.add(item[0] + item[2]);
     }
     return scored(item, score);
@@ -50,7 +61,6 @@ document.addEventListener("DOMContentLoaded", () => {
   words.src = new URL("_static/search_words.js", window.location).href;
   document.body.appendChild(words);
   Search.query = (asked) => loaded.then(() => {
-    if (typeof vigilWords === "undefined") window.vigilWords = {};
     query(asked.replace(/\bvigil::/g, ""));
     // Nothing is marked on the page that a result leads to.
     localStorage.removeItem("sphinx_highlight_terms");
