@@ -4,6 +4,7 @@ document.addEventListener("DOMContentLoaded", () => {
   if (typeof Search === "undefined") return;
 
   const kinds = [
+    [/^docs\/guide\/recipes$/, 0.7],
     [/^docs\/guide\//, 1],
     [/^reference\/headers\//, 0.7],
     [/^reference\/(index|alphabetical|elsewhere)$/, 0.6],
