@@ -38,6 +38,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.dont_write_bytecode = True
+from snapshot import run  # noqa: E402
+
 WAY, ROOT, BUILD, COMPILER = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:]
 HERE = ROOT / "tests" / "packaging"
 JOBS = os.environ.get("VIGIL_JOBS", str(os.cpu_count()))
@@ -51,15 +54,6 @@ PROGRAMS = {"vigil": "program.cpp", "vigil-io": "io_program.cpp", "vigil-tls": "
             "vigil-inspect": "inspect_program.cpp", "vigil-lock-check": "lock_check_program.cpp",
             "vigil-inspect-page": "inspect_page_program.cpp"}
 ALL_IN_ONE = {"vigil-tls": "tls_program.cpp"}
-
-
-def run(*command, **more):
-    """Standard output; ends the test with all that was said if the command fails."""
-    done = subprocess.run([str(c) for c in command], text=True, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, check=False, **more)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(map(str, command))}\nfailed with {done.returncode}:\n{done.stdout}")
-    return done.stdout
 
 
 def need(tool):

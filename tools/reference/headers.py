@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import comments
+from waiting_calls import split
 
 try:
     from clang import cindex
@@ -485,19 +486,6 @@ def braces_end(text, at):
         if depth == 0:
             return i + 1
     return len(text)
-
-
-def split(text):
-    """At the commas outside of brackets."""
-    parts, depth, last = [], 0, 0
-    for i, c in enumerate(text):
-        depth += {"(": 1, "<": 1, "{": 1, "[": 1, ")": -1, ">": -1, "}": -1, "]": -1}.get(c, 0)
-        if c == ">" and text[i - 1] == "-":
-            depth += 1
-        if c == "," and depth == 0:
-            parts.append(text[last:i])
-            last = i + 1
-    return [p.strip() for p in parts + [text[last:]] if p.strip()]
 
 
 def closing(text, at, pair="<>"):
