@@ -209,9 +209,6 @@ int mutex(const request& asked) {
   });
 }
 
-// Longer than it takes to start a fiber and see it asleep, page faults included.
-constexpr nanos start_of_one = 10 * microsecond;
-
 int sleepers(const request& asked) {
   const std::size_t n = asked["n"];
   const workers all(asked["workers"]);
@@ -222,7 +219,7 @@ int sleepers(const request& asked) {
     random_numbers dice;
     const double memory = memory_held();
     const nanos start = cpu_time();
-    const nanos first = now() + 50 * millisecond + static_cast<nanos>(n) * start_of_one;
+    const nanos first = now() + time_to_start(asked);
     for (std::size_t i = 0; i < n; ++i) {
       const nanos t = first + dice.within(second);
       fiber(std::allocator_arg, stacks, [t, &asleep, &done] {

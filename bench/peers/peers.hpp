@@ -73,6 +73,11 @@ class request {
   std::vector<std::string> arguments_;
 };
 
+// How long the sleepers of a workload may take to start before the first is due.
+inline nanos time_to_start(const request& asked) {
+  return 50 * millisecond + static_cast<nanos>(asked["n"] * asked["start_us"]) * microsecond;
+}
+
 template <class F>
 int serve(F&& sample) {
   std::puts("ready");

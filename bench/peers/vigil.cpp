@@ -217,9 +217,6 @@ int spawn(const request& asked) {
   });
 }
 
-// Longer than it takes to start a fiber and see it asleep, page faults included.
-constexpr nanos start_of_one = 8 * microsecond;
-
 // Measures each way in turn; see workloads.py.
 int channels(const request& asked) {
   return with_workers(asked["workers"], [&] {
@@ -300,7 +297,7 @@ int sleepers(const request& asked) {
       random_numbers dice;
       const double memory = memory_held();
       const nanos start = cpu_time();
-      const nanos first = now() + 50 * millisecond + static_cast<nanos>(n) * start_of_one;
+      const nanos first = now() + time_to_start(asked);
       for (std::size_t i = 0; i < n; ++i) {
         vigil::go([t = first + dice.within(second)] {
           asleep.fetch_add(1);

@@ -123,9 +123,6 @@ task<numbers> channels(std::size_t ops) {
       {{"rendezvous", rendezvous}, {"timed", timed}, {"buffered", buffered}, {"shared", shared}});
 }
 
-// Longer than it takes to start a task and see it asleep.
-constexpr nanos start_of_one = 4 * microsecond;
-
 std::atomic<std::size_t> asleep;
 std::atomic<std::size_t> done;
 
@@ -135,13 +132,13 @@ task<> sleeps_until(nanos t) {
   done.fetch_add(1);
 }
 
-task<numbers> sleepers(std::size_t n) {
+task<numbers> sleepers(std::size_t n, nanos to_start) {
   asleep = 0;
   done = 0;
   random_numbers dice;
   const double memory = memory_held();
   const nanos start = cpu_time();
-  const nanos first = now() + 50 * millisecond + static_cast<nanos>(n) * start_of_one;
+  const nanos first = now() + to_start;
   for (std::size_t i = 0; i < n; ++i)
     vigil::go(sleeps_until(first + dice.within(second)));
   while (asleep.load() < n)
@@ -163,6 +160,7 @@ int main(int count, char** arguments) {
   if (asked.is("yield")) return in_tasks([&] { return yield(asked["ops"], asked["fibers"]); });
   if (asked.is("spawn")) return in_tasks([&] { return spawn(asked["ops"]); });
   if (asked.is("channels")) return in_tasks([&] { return channels(asked["ops"]); });
-  if (asked.is("sleepers")) return in_tasks([&] { return sleepers(asked["n"]); });
+  if (asked.is("sleepers"))
+    return in_tasks([&] { return sleepers(asked["n"], time_to_start(asked)); });
   return unsupported();
 }

@@ -159,10 +159,16 @@ def mutex(name, workers, what):
                     MUTEX_METRICS, (11, 11))
 
 
+# Longer than any peer takes to start a sleeper and see it asleep, page faults included: 8 µs
+# on most machines, 50 where the machine beneath takes back each page that is freed.
+START_US = 10
+
+
 def sleepers(name, short, long, what, rounds):
     return Workload(name, f"{what} sleeping fibers, each until a random instant of one second",
                     "sleepers",
-                    {"n": short, "workers": 1}, {"n": long, "workers": 1},
+                    {"n": short, "workers": 1, "start_us": START_US},
+                    {"n": long, "workers": 1, "start_us": START_US},
                     SLEEPER_METRICS, rounds, 0, fresh=True)
 
 

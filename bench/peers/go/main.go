@@ -289,9 +289,6 @@ func spawn() {
 	})
 }
 
-// Longer than it takes to start a goroutine and see it asleep.
-const startOfOne = 6 * time.Microsecond
-
 // Measures each way in turn; see workloads.py. A timed receive is a select with
 // time.After.
 func channels() {
@@ -405,7 +402,8 @@ func sleepers() {
 		var asleep, done int64
 		memory := memoryHeld()
 		start := cpuTime()
-		first := time.Now().Add(50*time.Millisecond + time.Duration(n)*startOfOne)
+		toStart := 50*time.Millisecond + time.Duration(n*parameters["start_us"])*time.Microsecond
+		first := time.Now().Add(toStart)
 		for i := 0; i < n; i++ {
 			t := first.Add(d.within(time.Second))
 			go func() {

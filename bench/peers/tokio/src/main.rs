@@ -343,6 +343,7 @@ fn burst(asked: &Parameters) {
 fn sleepers(asked: &Parameters) {
     let runtime = runtime(asked["workers"]);
     let n = asked["n"];
+    let to_start = Duration::from_micros(n * asked["start_us"]);
     let mut seed = 0;
     serve(|| {
         seed += 1;
@@ -352,7 +353,7 @@ fn sleepers(asked: &Parameters) {
             let done = Arc::new(AtomicU64::new(0));
             let memory = memory_held();
             let start = cpu_time();
-            let first = Instant::now() + 50 * MILLISECOND + Duration::from_micros(4) * n as u32;
+            let first = Instant::now() + 50 * MILLISECOND + to_start;
             for _ in 0..n {
                 let t = first + dice.within(SECOND);
                 let (asleep, done) = (asleep.clone(), done.clone());
