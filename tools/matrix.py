@@ -62,14 +62,21 @@ def newer_boost(row):
     row.link += [f"-L{library}", f"-Wl,-rpath,{library}"]
 
 
+def unpacked_libcxx(row):
+    """libc++ beside the system: its libunwind-19-dev cannot be installed beside libunwind-dev."""
+    names = ["libc++-19-dev", "libc++1-19", "libc++abi-19-dev", "libc++abi1-19",
+             "libunwind-19-dev", "libunwind-19"]
+    library = debian_root.make_root(FOLDER / "libc++19", names, alone=True) / "usr/lib/llvm-19"
+    row.args += ["-stdlib=libc++", "-nostdinc++", "-isystem", f"{library}/include/c++/v1"]
+    row.link += ["-stdlib=libc++", f"-L{library}/lib", f"-Wl,-rpath,{library}/lib"]
+
+
 ROWS = {
     "gcc-12": Row("g++ 12"),
     "clang-14": Row("clang 14", **clang(14)),
     "clang-16": Row("clang 16", **clang(16)),
     "clang-19": Row("clang 19", **clang(19)),
-    "libc++": Row("clang 19 with libc++", compiler="clang++-19",
-                  packages=("clang-19", "libc++-19-dev", "libc++abi-19-dev"),
-                  args=["-stdlib=libc++"], link=["-stdlib=libc++"]),
+    "libc++": Row("clang 19 with libc++", own=unpacked_libcxx, **clang(19)),
     "boost-1.83": Row("Boost 1.83 (backports)", own=newer_boost),
     "c++23": Row("C++23, g++ 12", std="23"),
     "c++23-clang": Row("C++23, clang 19", std="23", **clang(19)),
