@@ -9,8 +9,8 @@ skipped (REASONS)`. A row for which something cannot be had says what, and count
 run. Packages are installed as ./dev does it, or unpacked below build/.
 
 --quick optimizes less. The table of docs/platforms.md is written anew from what the rows
-said last; a row that was never run in this folder keeps its line. With --suite or --quick the
-table is left as it was. Exit status: 1 if a case failed, or a row could not be built.
+said last; a row that was never run in this folder keeps its line. README.md's is made from
+it. With --suite or --quick the tables are left as they were. Exit status: 1 if a case failed, or a row could not be built.
 """
 import datetime
 import json
@@ -25,15 +25,21 @@ import unit_suites
 
 FOLDER = unit_suites.ROOT / "build" / "matrix"
 PAGE = unit_suites.ROOT / "docs" / "platforms.md"
+README = unit_suites.ROOT / "README.md"
 BOOST = "1.83"
 
 
 class Row:
-    """`own` adds options and an environment, once the packages are there."""
+    """`own` adds options and an environment, once the packages are there.
 
-    def __init__(self, what, compiler="g++", packages=(), std="20", args=(), link=(),
-                 options=(), environment=None, own=None):
+    `kind` is the row's line in README.md, and `short` what it is called there.
+    """
+
+    def __init__(self, kind, what, short=None, compiler="g++", packages=(), std="20", args=(),
+                 link=(), options=(), environment=None, own=None):
+        self.kind = kind
         self.what = what
+        self.short = short or what
         self.compiler = compiler
         self.packages = packages
         self.std = std
@@ -72,24 +78,28 @@ def unpacked_libcxx(row):
 
 
 ROWS = {
-    "gcc-12": Row("g++ 12"),
-    "clang-14": Row("clang 14", **clang(14)),
-    "clang-16": Row("clang 16", **clang(16)),
-    "clang-19": Row("clang 19", **clang(19)),
-    "libc++": Row("clang 19 with libc++", own=unpacked_libcxx, **clang(19)),
-    "boost-1.83": Row("Boost 1.83 (backports)", own=newer_boost),
-    "c++23": Row("C++23, g++ 12", std="23"),
-    "c++23-clang": Row("C++23, clang 19", std="23", **clang(19)),
-    "c++26": Row("C++26, clang 19", std="26", **clang(19)),
-    "hardened": Row("hardened: `_FORTIFY_SOURCE=3`, CET, `_GLIBCXX_ASSERTIONS`",
+    "gcc-12": Row("compiler", "g++ 12"),
+    "clang-14": Row("compiler", "clang 14", **clang(14)),
+    "clang-16": Row("compiler", "clang 16", **clang(16)),
+    "clang-19": Row("compiler", "clang 19", **clang(19)),
+    "libc++": Row("compiler", "clang 19 with libc++", own=unpacked_libcxx, **clang(19)),
+    "boost-1.83": Row("Boost", "Boost 1.83 (backports)", "1.83", own=newer_boost),
+    "c++23": Row("standard", "C++23, g++ 12", std="23"),
+    "c++23-clang": Row("standard", "C++23, clang 19", std="23", **clang(19)),
+    "c++26": Row("standard", "C++26, clang 19", std="26", **clang(19)),
+    "hardened": Row("build", "hardened: `_FORTIFY_SOURCE=3`, CET, `_GLIBCXX_ASSERTIONS`", "hardened",
                     args=["-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=3", "-fcf-protection",
                           "-fstack-protector-strong", "-D_GLIBCXX_ASSERTIONS"],
                     link=["-Wl,-z,relro,-z,now"]),
-    "lto": Row("link-time optimization", options=["-Db_lto=true"]),
-    "mprotect": Row("guards by `mprotect`", environment={"VIGIL_STACK_GUARD": "mprotect"}),
-    "portable": Row("the portable watch", options=["-Dwatch=portable"]),
+    "lto": Row("build", "link-time optimization", options=["-Db_lto=true"]),
+    "mprotect": Row("build", "guards by `mprotect`", environment={"VIGIL_STACK_GUARD": "mprotect"}),
+    "portable": Row("build", "the portable watch", options=["-Dwatch=portable"]),
 }
 ARM64 = "arm64"
+ON_ARM64 = Row("processor", "64-bit ARM, under qemu")
+# README's lines; what stands before the rows is that of every row.
+KINDS = {"processor": "x86-64", "compiler": None, "standard": "C++20", "Boost": "1.81",
+         "build": None}
 
 
 def run_row(name, suites, quick):
@@ -127,15 +137,22 @@ def published(page):
     return counts, reasons
 
 
+MARKED = r"(<!-- matrix -->\n)(.*?)(<!-- end of matrix -->)"
+
+
+def write_between_marks(path, table):
+    path.write_text(re.sub(MARKED, lambda m: m[1] + table + "\n" + m[3], path.read_text(),
+                           flags=re.S))
+
+
 def write_page():
-    """The table between the two marks, from what each row said last, here or elsewhere."""
+    """The tables between two marks, from what each row said last, here or elsewhere."""
     page = PAGE.read_text()
-    mark = r"(<!-- matrix -->\n)(.*?)(<!-- end of matrix -->)"
-    counts, skipped = published(re.search(mark, page, re.S)[2])
+    counts, skipped = published(re.search(MARKED, page, re.S)[2])
     lines = ["| Row | Platform | Passed | Failed | Skipped |", "|---|---|---|---|---|"]
     reasons = {}
-    for name in (*ROWS, ARM64):
-        what = "64-bit ARM, under qemu" if name == ARM64 else ROWS[name].what
+    for name, row in {**ROWS, ARM64: ON_ARM64}.items():
+        what = row.what
         said = FOLDER / f"{name}.json"
         if not said.is_file():
             lines.append(f"| `{name}` | {what} | {counts.get(name, 'not run yet | | |')}")
@@ -154,8 +171,22 @@ def write_page():
         lines += ["", "Skipped:", ""]
         lines += [f"- {why}: {', '.join(f'`{n}`' for n in names)}"
                   for why, names in sorted(reasons.items())]
-    table = "\n".join(lines)
-    PAGE.write_text(re.sub(mark, lambda m: m[1] + table + "\n" + m[3], page, flags=re.S))
+    write_between_marks(PAGE, "\n".join(lines))
+    write_between_marks(README, in_short("\n".join(lines)))
+
+
+def in_short(table):
+    """README's table: a line for each kind, from the whole table."""
+    counts, _ = published(table)
+    lines = ["| | Tested | Not tested, or not passed |", "|---|---|---|"]
+    for kind, always in KINDS.items():
+        tested, other = [always] if always else [], []
+        for name, row in {**ROWS, ARM64: ON_ARM64}.items():
+            if row.kind == kind:
+                passed = re.match(r"[1-9]\d* \| 0 \|", counts.get(name, ""))
+                (tested if passed else other).append(row.short)
+        lines.append(f"| {kind} | {'; '.join(tested)} | {'; '.join(other)} |")
+    return "\n".join(lines)
 
 
 def main():
@@ -167,7 +198,7 @@ def main():
             quick = True
         elif argument == "--list":
             print(*(f"{name}: {row.what}" for name, row in ROWS.items()),
-                  f"{ARM64}: 64-bit ARM, under qemu", sep="\n")
+                  f"{ARM64}: {ON_ARM64.what}", sep="\n")
             return 0
         elif argument in (*ROWS, ARM64):
             rows.append(argument)

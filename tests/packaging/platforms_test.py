@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The tools that run the tests elsewhere: usage: platforms_test.py ROOT
 
-Nothing is built: which counts of a run on 64-bit ARM are a failure, what the table of
-docs/platforms.md says of a row, which archives of apt's sources are Debian's, and that a
+Nothing is built: which counts of a run on 64-bit ARM are a failure, what the tables of
+docs/platforms.md and README.md say of a row, which archives of apt's sources are Debian's, and that a
 wrong call or an old log is not taken for a good one.
 """
 import json
@@ -48,6 +48,9 @@ def what_the_table_says():
     shown = matrix.PAGE.read_text()
     for name in (*matrix.ROWS, matrix.ARM64):
         expect(f"| `{name}` |" in shown, f"docs/platforms.md lacks the row {name}: tools/matrix.py")
+    table = re.search(matrix.MARKED, shown, re.S)[2]
+    expect(matrix.in_short(table) in matrix.README.read_text(),
+           f"README.md's table is not that of docs/platforms.md:\n{matrix.in_short(table)}")
     with tempfile.TemporaryDirectory(prefix="vigil-platforms-") as folder:
         matrix.FOLDER = Path(folder)
         matrix.PAGE = Path(folder) / "page.md"
@@ -59,7 +62,16 @@ def what_the_table_says():
         (matrix.FOLDER / "lto.json").write_text(json.dumps(
             {"passed": 7, "failed": 0, "skipped": 1, "reasons": ["no clock"]}))
         (matrix.FOLDER / "libc++.json").write_text(json.dumps({"missing": "does not build"}))
+        matrix.README = Path(folder) / "readme.md"
+        matrix.README.write_text("a\n<!-- matrix -->\nold\n<!-- end of matrix -->\nb\n")
         matrix.write_page()
+        short = matrix.README.read_text()
+        for text in ("| compiler | clang 14 | g++ 12; clang 16; clang 19; clang 19 with libc++ |",
+                     "| build | link-time optimization | hardened; ", "| Boost | 1.81 | 1.83 |",
+                     "| processor | x86-64 | 64-bit ARM, under qemu |"):
+            expect(text in short, f"README's table lacks {text!r}:\n{short}")
+        expect(short.startswith("a\n") and short.endswith("b\n") and "old" not in short,
+               f"README.md lost its text:\n{short}")
         page = matrix.PAGE.read_text()
         for text in ("| `lto` | link-time optimization | 7 | 0 | 1 |", "- no clock: `clang-14`, `lto`",
                      "| `clang-14` | clang 14 | 5 | 0 | 3 |", "- no: colon: `clang-14`\n",
