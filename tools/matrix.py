@@ -32,11 +32,12 @@ BOOST = "1.83"
 class Row:
     """`own` adds options and an environment, once the packages are there.
 
-    `kind` is the row's line in README.md, and `short` what it is called there.
+    `kind` is the row's line in README.md, and `short` what it is called there. `built_as` is
+    the row whose programs are run, if only the environment differs.
     """
 
     def __init__(self, kind, what, short=None, compiler="g++", packages=(), std="20", args=(),
-                 link=(), options=(), environment=None, own=None):
+                 link=(), options=(), environment=None, own=None, built_as=None):
         self.kind = kind
         self.what = what
         self.short = short or what
@@ -48,6 +49,7 @@ class Row:
         self.options = list(options)
         self.environment = environment or {}
         self.own = own
+        self.built_as = built_as
 
 
 def clang(version):
@@ -92,7 +94,8 @@ ROWS = {
                           "-fstack-protector-strong", "-D_GLIBCXX_ASSERTIONS"],
                     link=["-Wl,-z,relro,-z,now"]),
     "lto": Row("build", "link-time optimization", options=["-Db_lto=true"]),
-    "mprotect": Row("build", "guards by `mprotect`", environment={"VIGIL_STACK_GUARD": "mprotect"}),
+    "mprotect": Row("build", "guards by `mprotect`", built_as="gcc-12",
+                    environment={"VIGIL_STACK_GUARD": "mprotect"}),
     "portable": Row("build", "the portable watch", options=["-Dwatch=portable"]),
 }
 ARM64 = "arm64"
@@ -123,7 +126,7 @@ def run_row(name, suites, quick):
     args = [f"-std=c++{row.std}", *row.args]
     options = ["-Dcpp_std=none", f"-Doptimization={1 if quick else 2}", f"-Dcpp_args={json.dumps(args)}",
                f"-Dcpp_link_args={json.dumps(row.link)}", *row.options]
-    return unit_suites.build_and_run(FOLDER / name, suites, options,
+    return unit_suites.build_and_run(FOLDER / (row.built_as or name), suites, options,
                                      {"CXX": row.compiler, **row.environment})
 
 
