@@ -1,11 +1,16 @@
 // The memory of the process, and how many mappings it may have.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -58,6 +63,31 @@ inline std::size_t most_mappings() {
   const int got = std::fscanf(file, "%zu", &most);
   std::fclose(file);
   return got == 1 ? most : 0;
+}
+
+// Whether the guard of a stack is a mapping of its own: before Linux 6.13, in emulators
+// that only say yes to MADV_GUARD_INSTALL, and where it is asked for.
+inline bool guards_are_mappings() {
+  static const bool are = [] {
+    const char* const wish = std::getenv("VIGIL_STACK_GUARD");
+    if (wish != nullptr && std::strcmp(wish, "mprotect") == 0) return true;
+    constexpr std::size_t size = 64 * 1024;  // a page of any machine
+    constexpr int guard_install = 102;       // MADV_GUARD_INSTALL
+    const int kind = MAP_PRIVATE | MAP_ANONYMOUS;
+    void* const at = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, kind, -1, 0);
+    if (at == MAP_FAILED) return true;
+    const bool guarded = ::madvise(at, size, guard_install) == 0 &&
+                         ::syscall(SYS_getrandom, at, 1, GRND_NONBLOCK) == -1;
+    ::munmap(at, size);
+    return !guarded;
+  }();
+  return are;
+}
+
+// `wanted`, or as many fibers as may have a stack at once where each takes two mappings.
+inline int fibers_at_once(int wanted) {
+  if (!guards_are_mappings()) return wanted;
+  return std::min(wanted, static_cast<int>(most_mappings() / 4));
 }
 
 // As many as a test can use up in a second, and with little memory.

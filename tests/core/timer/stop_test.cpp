@@ -1,5 +1,6 @@
 // timer::stop: its result, and that a stopped timer never runs.
 #include "core/timer/timer_test.hpp"
+#include "support/memory.hpp"
 
 using namespace vigil::testing_support;
 
@@ -113,7 +114,7 @@ TEST_SUITE("timer stop") {
   // Go: TestTimerStopStress.
   TEST_CASE("a hundred thousand timers stopped at half their time never run") {
     in_virtual([] {
-      const int n = rounds(100'000);
+      const int n = fibers_at_once(rounds(100'000));
       int stopped = 0;
       for (int i = 0; i < n; ++i) {
         vigil::go([&] {
