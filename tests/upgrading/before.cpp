@@ -1,7 +1,7 @@
 // Code that the tree before 0.2.0 took, as UPGRADING.md shows it. Each region does not
 // compile any more: the line before it says on how many of its lines there is an error
-// (-: clang++ names none), and what an error says. after.cpp has the same functions as
-// they are now.
+// (-: clang++ names none), and what an error of each of them says. after.cpp has the same
+// functions as they are now.
 #include <vigil/io.hpp>
 #include <vigil/leaks.hpp>
 #include <vigil/rate_limiter.hpp>
@@ -48,7 +48,7 @@ void contexts(const vigil::context& ctx,
 }
 
 void permits_in_time(vigil::semaphore& permits) {
-  // errors: 2  no member named .acquire_for.
+  // errors: 2  no member named .acquire_(for|until).
   //! [permits]
   if (!permits.acquire_for(1s)) return;
   if (!permits.acquire_until(vigil::clock::now() + 1s, 3)) return;
@@ -56,7 +56,7 @@ void permits_in_time(vigil::semaphore& permits) {
 }
 
 void sockets() {
-  // errors: 2  context
+  // errors: 2  'context'
   //! [io_context]
   tcp::socket socket(vigil::io::context());
   tcp::acceptor acceptor(vigil::io::context(), tcp::endpoint(tcp::v4(), 8080));
@@ -88,7 +88,7 @@ void wakeups() {
 }
 
 void few() {
-  // errors: 1  options
+  // errors: 1  from 'int' to
   //! [few]
   vigil::options few{3};
   //! [few]
@@ -103,7 +103,7 @@ void signals(const vigil::options& options) {
 }
 
 void delays() {
-  // errors: 1  lateness_histogram
+  // errors: 1  'lateness_histogram'
   //! [delays]
   vigil::lateness_histogram lateness = vigil::stats().lateness;
   //! [delays]
