@@ -181,7 +181,7 @@ def write_page():
 def in_short(table):
     """README's table: a line for each kind, from the whole table."""
     counts, _ = published(table)
-    lines = ["| | Tested | Not tested, or not passed |", "|---|---|---|"]
+    lines = ["| Part | Tested | Not tested, or not passed |", "|---|---|---|"]
     for kind, always in KINDS.items():
         tested, other = [always] if always else [], []
         for name, row in {**ROWS, ARM64: ON_ARM64}.items():
