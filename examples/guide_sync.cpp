@@ -75,7 +75,7 @@ void conditions() {
   vigil::condition_variable changed;
   bool open = false;
 
-  vigil::wait_group guests;
+  vigil::group guests;  // declared last, so it ends first, and its fibers with it
   for (int i = 0; i < 3; ++i) {
     guests.go([&] {
       std::unique_lock lock(m);
@@ -105,7 +105,7 @@ void condition_with_a_deadline() {
 void groups() {
   //! [group]
   std::vector<int> squares(4);
-  vigil::wait_group all;
+  vigil::group all;
   for (std::size_t i = 0; i < 4; ++i)
     all.go([&squares, i] { squares[i] = static_cast<int>(i * i); });
   all.wait();  // what they wrote is visible now
@@ -115,10 +115,27 @@ void groups() {
   //! [group]
 }
 
+void counts() {
+  //! [wait_group]
+  vigil::wait_group warm;
+  vigil::group caches;  // after what its fibers use: it waits for them in any case
+  for (int i = 0; i < 3; ++i) {
+    warm.add();
+    caches.go([&warm, i] {
+      vigil::sleep_for(i * 10ms);  // fills its cache
+      warm.done();
+      vigil::sleep_for(1h);  // and keeps it fresh
+    });
+  }
+  warm.wait(caches.context());  // throws if a cache fails
+  std::puts("the caches are warm");
+  //! [wait_group]
+}
+
 void permits() {
   //! [semaphore]
   vigil::semaphore connections(2);
-  vigil::wait_group all;
+  vigil::group all;
   const auto start = vigil::clock::now();
   for (int i = 0; i < 6; ++i) {
     all.go([&] {
@@ -148,7 +165,7 @@ void one_for_many() {
   //! [single_flight]
   vigil::single_flight<std::string, int> lookups;
   int asked = 0;
-  vigil::wait_group all;
+  vigil::group all;
   for (int i = 0; i < 100; ++i) {
     all.go([&] {
       lookups.call("vigil.example", [&] {
@@ -207,6 +224,7 @@ int main() {
     conditions();
     condition_with_a_deadline();
     groups();
+    counts();
     permits();
     only_once();
     one_for_many();

@@ -1,11 +1,15 @@
 // wait_group: waits until a number of things are done.
 //
-//   vigil::wait_group all;
-//   for (auto& part : parts) all.go([&part] { work_on(part); });
-//   all.wait();
+//   vigil::wait_group warm;
+//   vigil::group caches;  // after what its fibers use: it waits for them in any case
+//   for (auto& c : all_caches) {
+//     warm.add();
+//     caches.go([&] { c.fill(); warm.done(); c.keep_fresh(); });
+//   }
+//   warm.wait(caches.context());
 //
 // sync.hpp has the rules for all locks and counters, and for how their waits end. A stop
-// ends wait() while the fibers go on, so those that refer to locals belong in a
+// ends wait() while the fibers go on: those that are waited for to their end belong in a
 // vigil::group.
 #pragma once
 
@@ -56,7 +60,8 @@ struct counted_body {
 // 1; from waits `stopped`, wrong_place, `cancelled` with a context, std::bad_alloc with a
 // time; from go() what vigil::go throws. Thread safety: fibers of any runtime and plain
 // threads; writes before a done() are visible after the wait() that it ends. Lifetime: it
-// outlives the fibers that it counts, and may be destroyed right after the wait for them.
+// outlives the fibers that it counts, whose captures die too early to keep it, and may be
+// destroyed right after the wait for them.
 // Shutdown: ends a wait by `stopped`; the fibers of go() are unwound, and count. Cost: a
 // short lock for each call, and no allocation. Behaviour: Go's sync.WaitGroup.
 class wait_group {
