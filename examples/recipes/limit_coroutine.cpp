@@ -1,4 +1,5 @@
-// Gives a coroutine a second, and stops it if it needs longer.
+// Gives a coroutine a second, and stops it if it needs longer. A caller that is itself
+// stopped drops the handle, and a late error goes to options::on_unhandled.
 //! [recipe]
 #include <vigil/co.hpp>
 #include <vigil/testing.hpp>

@@ -1,4 +1,5 @@
-// Waits for all, and then looks at each: its result, or why there is none.
+// Waits for all, and then looks at each: its result, or why there is none. A caller that
+// is itself stopped drops the handles, and late errors go to options::on_unhandled.
 //! [recipe]
 #include <vigil/testing.hpp>
 #include <vigil/vigil.hpp>

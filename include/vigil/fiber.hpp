@@ -35,8 +35,9 @@ struct fiber_options {
 
 // fiber<R>: the handle of a spawned fiber, and the right to its result. Can be moved. If
 // it was neither joined nor detached, the destructor asks the fiber to stop and waits for
-// it, so the fiber never outlives the scope that started it. Throws what the fiber threw,
-// from join(), and what is said there.
+// it, so the fiber never outlives the scope that started it; an error of the fiber then
+// goes to options::on_unhandled. Throws what the fiber threw, from join(), and what is
+// said there.
 //
 // Thread safety: a handle may be used by one fiber or thread at a time; different handles
 // are independent. The fiber's writes are visible after join(). Lifetime: a fiber whose
