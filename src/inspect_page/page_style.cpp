@@ -32,9 +32,11 @@ th[aria-sort=descending] button::after { content: " \25BE"; }
 .detail pre { box-sizing: border-box; width: 0; min-width: 100%; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 td.place, pre { font-family: ui-monospace, monospace; font-size: 12px; }
-.worker { display: flex; gap: 2px 10px; align-items: center; margin: 2px 0; }
-.worker .label { width: 90px; white-space: nowrap; }
-.worker canvas { border: 1px solid var(--line); flex: none; }
+/* The columns are the same in each row, however long its text is. */
+.worker { display: grid; grid-template-columns: 90px auto minmax(0, 1fr); gap: 2px 10px;
+  margin: 2px 0; line-height: 24px; }
+.worker .label { white-space: nowrap; }
+.worker canvas { border: 1px solid var(--line); }
 .worker .now { overflow-wrap: anywhere; }
 .bar { display: flex; gap: 8px; align-items: center; font-size: 12px; }
 .bar .label { width: 80px; text-align: right; }
@@ -51,8 +53,9 @@ pre { border: 1px solid var(--line); padding: 8px; max-height: 60vh; overflow: a
   tr:not(.detail) > td::before { content: attr(data-head); color: var(--quiet); flex: none;
     width: 130px; font: 14px/1.45 system-ui, sans-serif; }
   td:empty { display: none !important; }
-  .worker { flex-wrap: wrap; }
-  .worker canvas { max-width: calc(100% - 105px); }
+  .worker { grid-template-columns: 90px minmax(0, 1fr); }
+  .worker canvas { box-sizing: border-box; max-width: 100%; }
+  .worker .now { grid-column: 2; }
 }
 )css";
 
