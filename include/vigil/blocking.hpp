@@ -78,7 +78,7 @@ class VIGIL_API blocking_pool {
 
 // Returns the statistics of the side pool of the calling fiber's runtime. Throws
 // wrong_place elsewhere: a plain thread asks runtime::stats(). Thread safety: any fiber.
-// Cost: a short lock.
+// Shutdown: works during it. Cost: a short lock.
 VIGIL_API blocking_stats stats_of_blocking();
 
 // Runs f on a thread of the runtime's side pool, or of the given pool, and returns its

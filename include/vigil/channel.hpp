@@ -36,7 +36,7 @@ template <class T>
 class channel;
 
 // send_result: the result of try_send, send_for and send_until; true if the value was
-// sent. Throws nothing. Thread safety: a plain value.
+// sent. Throws nothing. Thread safety: a plain value. Cost: a byte.
 class [[nodiscard]] send_result {
  public:
   constexpr send_result(channel_status status) noexcept  // NOLINT(google-explicit-constructor)
@@ -54,9 +54,11 @@ class [[nodiscard]] send_result {
   channel_status status_;
 };
 
-// recv_result<T>: the result of try_recv, recv_for and recv_until: a value, which it
-// owns, or the reason why there is none. Throws nothing but value()'s
-// std::bad_optional_access. Thread safety: that of std::optional<T>. Go: v, ok := <-c.
+// recv_result<T>: the result of try_recv, recv_for and recv_until: a value, or the reason
+// why there is none. Throws nothing but value()'s std::bad_optional_access. Thread
+// safety: that of std::optional<T>. Lifetime: it owns the value, and may outlive the
+// channel. Shutdown: it belongs to no run. Cost: that of std::optional<T>, and a byte.
+// Go: v, ok := <-c.
 template <class T>
 class [[nodiscard]] recv_result {
  public:

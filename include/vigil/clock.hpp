@@ -26,7 +26,8 @@ struct clock {
 
 // The deadline d from now, saturated: a huge duration gives time_point::max(), which is
 // never reached, and a negative one a time that has passed. Throws std::invalid_argument
-// for a duration that is NaN. Thread safety: any thread. Cost: that of clock::now().
+// for a duration that is NaN. Thread safety: any thread. Shutdown: works during it. Cost:
+// that of clock::now().
 template <detail::duration_like D>
 clock::time_point deadline_in(const D& d) {
   return clock::time_point(
@@ -39,7 +40,8 @@ void deadline_in(...) VIGIL_REFUSED(VIGIL_WANTS_DURATION);
 // Converts a deadline of another clock once, by its distance from that clock's now; later
 // steps of a wall clock change nothing. The clock's max() stays max(). Throws as
 // deadline_in does, and what the now() of that clock throws. Thread safety: any thread.
-// Cost: one reading of both clocks; none for a deadline of vigil::clock.
+// Shutdown: works during it. Cost: one reading of both clocks; none for a deadline of
+// vigil::clock.
 template <detail::time_point_like T>
 clock::time_point deadline_at(const T& t) {
   return clock::time_point(clock::duration(detail::to_deadline(t)));

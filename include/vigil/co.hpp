@@ -43,16 +43,16 @@ namespace co {
 // --- time
 
 // Suspends the task for at least d; one of zero or less does not wait, but lets a stop
-// end the task. Throws what vigil::sleep_for throws. Thread safety: any task. Shutdown:
-// throws `stopped`. Cost: no stack.
+// end the task. Throws what vigil::sleep_for throws. Thread safety: any task. Lifetime:
+// the wait keeps the context. Shutdown: throws `stopped`. Cost: no stack.
 template <detail::duration_argument D>
 [[nodiscard]] auto sleep_for(const D& d) {
   return detail::sleep_wait(detail::within(d));
 }
 
 // Suspends the task until t, of any clock; does not wait if t has passed. Throws what
-// co::sleep_for throws. Thread safety: any task. Shutdown: throws `stopped`. Cost: no
-// stack.
+// co::sleep_for throws. Thread safety: any task. Lifetime: it refers to nothing.
+// Shutdown: throws `stopped`. Cost: no stack.
 template <detail::time_point_like Time>
 [[nodiscard]] auto sleep_until(const Time& t) {
   return detail::sleep_wait(detail::until(t));
@@ -64,14 +64,15 @@ template <detail::duration_argument D>
 }
 
 // Lets the other ready tasks and fibers go first. Throws `stopped`. Thread safety: any
-// task. Shutdown: throws that. Cost: one turn of the runner.
+// task. Lifetime: it refers to nothing. Shutdown: throws `stopped`. Cost: one turn of the
+// runner.
 [[nodiscard]] inline auto yield() noexcept {
   return detail::yield_wait{};
 }
 
 // Tells whether the task has been asked to stop. `co_await co::stop_requested()` does not
-// wait. Throws nothing. Thread safety: any task. Shutdown: true once waits throw
-// `stopped`. Cost: no wait.
+// wait. Throws nothing. Thread safety: any task. Lifetime: it refers to nothing.
+// Shutdown: true once waits throw `stopped`. Cost: no wait.
 [[nodiscard]] inline auto stop_requested() noexcept {
   return detail::ask_stop{};
 }

@@ -182,19 +182,21 @@ namespace this_fiber {
 VIGIL_API void yield();
 
 // The fiber's number, unique in its runtime, as in the dump; 0 outside a fiber. Throws
-// nothing. Thread safety: any thread.
+// nothing. Thread safety: any thread. Cost: a few loads.
 VIGIL_API std::uint64_t id() noexcept;
 
 // The name that the dump shows; empty outside a fiber. Throws nothing. Thread safety: any
-// thread. Lifetime: valid until set_name(), and as long as the fiber.
+// thread. Lifetime: valid until set_name(), and as long as the fiber. Cost: a few loads.
 VIGIL_API std::string_view name() noexcept;
 
 // Gives the fiber a name; the first 31 bytes are kept. Throws wrong_place outside a
-// fiber. Thread safety: any fiber. Lifetime: the name is copied.
+// fiber. Thread safety: any fiber. Lifetime: the name is copied. Shutdown: works during
+// it. Cost: a copy of at most 31 bytes.
 VIGIL_API void set_name(std::string_view name);
 
 // True once the fiber has been asked to stop; false outside a fiber. Throws nothing.
-// Thread safety: any thread. Shutdown: true once waits throw `stopped`.
+// Thread safety: any thread. Shutdown: true once waits throw `stopped`. Cost: a few
+// loads.
 VIGIL_API bool stop_requested() noexcept;
 
 // Each of the three guards below must end on the fiber that made it. If one ends on

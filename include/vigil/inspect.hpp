@@ -66,9 +66,9 @@ struct install_options {
 //
 // Throws std::invalid_argument for a signal that cannot serve, and std::system_error if
 // no thread can be had. Thread safety: any thread, at any time; a later call changes the
-// options. Lifetime: for the rest of the program. Cost: a lock of vigil::mutex notes its
-// holder, a fiber that is measured costs some microseconds more, and one thread more
-// sleeps until a dump is asked for.
+// options. Lifetime: for the rest of the program. Shutdown: the end of a run does not end
+// it. Cost: a lock of vigil::mutex notes its holder, a fiber that is measured costs some
+// microseconds more, and one thread more sleeps until a dump is asked for.
 VIGIL_API void install(const install_options& options = {});
 
 // dump_options: the settings of dump() and dump_json(). Throws nothing. Thread safety: a
@@ -94,7 +94,8 @@ struct dump_options {
 // does not even let it begin. The caller itself allocates nothing after install(); an
 // `out` that has no buffer yet remains without one then. Throws nothing; an error of
 // writing stays in `out`: ferror(). Thread safety: any thread, or a fiber, whose worker
-// is then kept for that time; not a signal handler. Shutdown: works during it.
+// is then kept for that time; not a signal handler. Lifetime: `out` is used during the
+// call. Shutdown: works during it.
 VIGIL_API void dump(std::FILE* out, const dump_options& options = {});
 
 // Writes what dump() does as one JSON object: "fiber_count", "groups" (the table),
@@ -104,13 +105,14 @@ VIGIL_API void dump(std::FILE* out, const dump_options& options = {});
 // other bytes. Throws std::bad_alloc, and std::system_error if no thread can be had, or
 // if it takes longer than 20 s. If malloc does not even let it begin, which an exception
 // would need as well, the object has one member, "error". Thread safety: that of dump.
-// Shutdown: works during it. Cost: that of dump.
+// Lifetime: that of dump. Shutdown: works during it. Cost: that of dump.
 VIGIL_API void dump_json(std::FILE* out, const dump_options& options = {});
 
 // stack_use: how much of their stacks the fibers that were started in one place have
 // used, in bytes: whole pages from the top of the stack down to the deepest that was
 // touched, with up to 1.5 KiB in which vigil keeps the fiber itself. Throws
-// std::bad_alloc when it is copied. Thread safety: a plain value.
+// std::bad_alloc when it is copied. Thread safety: a plain value. Cost: a string and 16
+// numbers.
 struct stack_use {
   static constexpr std::size_t buckets = 13;
   static constexpr std::size_t first_bound = 4096;
@@ -136,8 +138,9 @@ struct stack_use {
 // swapped out is not seen. At most 256 places have an entry; later ones count together,
 // as "others".
 //
-// Throws std::bad_alloc. Thread safety: any thread. Cost: a walk over the control blocks
-// of all fibers, as in openmetrics().
+// Throws std::bad_alloc. Thread safety: any thread. Shutdown: what was measured in a run
+// stays after its end. Cost: a walk over the control blocks of all fibers, as in
+// openmetrics().
 VIGIL_API std::vector<stack_use> stack_use_by_place();
 
 // The counters of each runtime that runs (vigil/stats.hpp), its fibers by state and by
@@ -166,7 +169,8 @@ inline constexpr const char* openmetrics_type =
 // for the names of functions if a limit of the time for which a fiber may run has passed;
 // a fiber's worker is kept for that time, so call it in vigil::blocking. Throws
 // std::bad_alloc, and std::system_error if `out` cannot be written. Thread safety: any
-// thread; not a signal handler.
+// thread; not a signal handler. Lifetime: `out` is used during the call. Shutdown: a run
+// that has ended is left out.
 VIGIL_API void write_trace(std::FILE* out,
                            std::chrono::nanoseconds last = std::chrono::nanoseconds::max());
 
@@ -206,8 +210,8 @@ struct record_options {
 // nothing is written any more. A child of fork() writes nothing until it calls this
 // itself. Throws std::invalid_argument for a signal that cannot serve, and
 // std::system_error if no thread can be started. Thread safety: any thread. Lifetime:
-// until the next call. Cost: a thread that sleeps; each trace costs what write_trace
-// does.
+// until the next call. Shutdown: the end of a run does not end it. Cost: a thread that
+// sleeps; each trace costs what write_trace does.
 VIGIL_API void record_on(const record_options& options);
 
 }  // namespace VIGIL_PUBLIC::inspect

@@ -71,8 +71,8 @@ struct stuck_report {
 VIGIL_API stuck_report find_stuck_fibers();
 
 // Writes the text of that report. Throws what find_stuck_fibers throws. Thread safety:
-// that of find_stuck_fibers. Shutdown: that of find_stuck_fibers. Cost: that of
-// find_stuck_fibers.
+// that of find_stuck_fibers. Lifetime: `out` is used during the call. Shutdown: that of
+// find_stuck_fibers. Cost: that of find_stuck_fibers.
 VIGIL_API void dump_stuck_fibers(std::FILE* out);
 
 }  // namespace VIGIL_PUBLIC::inspect
@@ -103,8 +103,9 @@ struct leak_options {
 // it can reach may still wake others: leave the scope of the code under test first. The
 // fibers of all runtimes of the process are looked at. If nothing can be certain
 // (why_none_certain), it says so once on standard error, and throws only with
-// leak_options::possible. Thread safety: any fiber. Shutdown: that of find_stuck_fibers.
-// Cost: that of find_stuck_fibers. Go: goleak.VerifyNone.
+// leak_options::possible. Thread safety: any fiber. Lifetime: the options are used during
+// the call. Shutdown: that of find_stuck_fibers. Cost: that of find_stuck_fibers. Go:
+// goleak.VerifyNone.
 //
 // Waits on a fiber: throws stopped, and as inspect::find_stuck_fibers() and settle() do.
 VIGIL_API void check_no_leaks(const leak_options& options = {});

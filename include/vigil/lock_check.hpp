@@ -36,7 +36,8 @@ struct install_options {
 // if the shared library is preloaded, or the static one linked whole.
 //
 // Throws nothing. Thread safety: any thread, at any time; a later call changes the
-// options. Lifetime: for the rest of the program.
+// options. Lifetime: for the rest of the program. Shutdown: the end of a run does not end
+// it.
 VIGIL_API void install(const install_options& options = {});
 
 }  // namespace VIGIL_PUBLIC::lock_check

@@ -96,6 +96,8 @@ enum class timer_order {
 // signal_list: a list of signal numbers. It is not a standard container, because those
 // have another layout in programs built with -D_GLIBCXX_DEBUG than in the library. Throws
 // std::invalid_argument for more than `capacity` signals. Thread safety: a plain value.
+// Lifetime: it copies the numbers. Shutdown: it belongs to no run. Cost: room for
+// `capacity` numbers, and no allocation.
 class signal_list {
  public:
   static constexpr std::size_t capacity = 64;

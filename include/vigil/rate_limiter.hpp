@@ -29,7 +29,8 @@ namespace VIGIL_PUBLIC {
 class rate_limiter;
 
 // rate: how fast tokens come. Throws std::invalid_argument for a negative n, and for a
-// time that is not positive. Thread safety: a plain value. Go: rate.Limit.
+// time that is not positive. Thread safety: a plain value. Lifetime: it refers to
+// nothing. Shutdown: it belongs to no run. Cost: two numbers. Go: rate.Limit.
 class rate {
  public:
   // n tokens in each d; with n = 0 none ever come. Throws std::invalid_argument if n is

@@ -199,8 +199,8 @@ auto run(F&& f) {
 }
 
 // Returns the counters of the calling fiber's runtime. Throws wrong_place outside a
-// fiber: runtime::stats() works on any thread. Thread safety: any fiber. Cost: a sum over
-// the workers; nothing is stopped.
+// fiber: runtime::stats() works on any thread. Thread safety: any fiber. Shutdown: works
+// during it. Cost: a sum over the workers; nothing is stopped.
 VIGIL_API runtime_stats stats();
 
 }  // namespace VIGIL_PUBLIC

@@ -13,7 +13,8 @@ namespace VIGIL_PUBLIC {
 
 // delay_histogram: how long something took to happen. Bucket i counts delays that were
 // less than 2^i microseconds and are in no earlier bucket; the last bucket counts the
-// rest. Throws nothing. Thread safety: a plain value.
+// rest. Throws nothing. Thread safety: a plain value. Cost: 272 bytes; its functions add
+// up the buckets.
 struct delay_histogram {
   static constexpr std::size_t buckets = 32;
   std::array<std::uint64_t, buckets> count{};

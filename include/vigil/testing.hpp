@@ -81,8 +81,8 @@ VIGIL_API void settle();
 // Steps the virtual wall clock (clocks.hpp) by d, back if d is negative. Timers on wall
 // time follow before it returns; fibers that they make ready run later. Throws
 // wrong_place outside run_virtual, and std::bad_alloc: the clock has been stepped then,
-// but some timer may not have followed. Thread safety: any fiber of the run. Cost: a
-// visit to each timer on wall or boot time.
+// but some timer may not have followed. Thread safety: any fiber of the run. Shutdown:
+// works during it. Cost: a visit to each timer on wall or boot time.
 template <vigil::detail::duration_argument D>
 void step_wall(const D& d) {
   detail_virtual::move_clocks("testing::step_wall", vigil::detail::to_nanos(d), 0);
@@ -90,7 +90,8 @@ void step_wall(const D& d) {
 
 // Lets the machine sleep for d: boot time and wall time go on, vigil::clock does not.
 // Otherwise as step_wall. Throws std::invalid_argument for a negative d, and what
-// step_wall throws. Thread safety: that of step_wall. Cost: that of step_wall.
+// step_wall throws. Thread safety: that of step_wall. Shutdown: works during it. Cost:
+// that of step_wall.
 template <vigil::detail::duration_argument D>
 void suspend_for(const D& d) {
   const std::int64_t length = vigil::detail::to_nanos(d);

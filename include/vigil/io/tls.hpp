@@ -40,11 +40,11 @@ enum class tls_error {
 };
 
 // Returns the category of tls_error. Throws nothing. Thread safety: any thread. Lifetime:
-// as long as the program.
+// as long as the program. Cost: a look at a constant.
 VIGIL_API const boost::system::error_category& tls_category() noexcept;
 
 // Makes an error_code of a tls_error, for comparisons. Throws nothing. Thread safety: any
-// thread.
+// thread. Cost: no allocation.
 inline boost::system::error_code make_error_code(tls_error e) noexcept {
   return {static_cast<int>(e), tls_category()};
 }
@@ -53,8 +53,8 @@ inline boost::system::error_code make_error_code(tls_error e) noexcept {
 // OpenSSL looks for them (SSL_CERT_FILE, SSL_CERT_DIR; on Debian the package
 // ca-certificates). More may be added. Make one for all connections. Throws
 // boost::system::system_error. Thread safety: any thread; a context that connections use
-// is not to be changed. Lifetime: it must outlive its streams. Cost: reading the roots
-// takes milliseconds. Go: tls.Config.
+// is not to be changed. Lifetime: it must outlive its streams. Shutdown: it belongs to no
+// run. Cost: reading the roots takes milliseconds. Go: tls.Config.
 VIGIL_API boost::asio::ssl::context tls_client_context();
 
 // tls_stream<Stream>: a deadline_stream with TLS. It has all members of one, so code that
