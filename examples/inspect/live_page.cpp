@@ -26,6 +26,12 @@ void serve_at_a_port(const vigil::context& stopping) {
   tcp::acceptor acceptor(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
   auto page = vigil::inspect::serve(std::move(acceptor), {.stopping = stopping});
   //! [port]
+  tcp::acceptor given(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
+  //! [descriptor]
+  const int listening = given.release();  // a service may have it from systemd
+  const vigil::inspect::live_page as_long_as_this =
+      vigil::inspect::serve_descriptor(listening, {.stopping = stopping, .announce = false});
+  //! [descriptor]
   stopping.done().recv();
 }
 

@@ -42,7 +42,7 @@ int main() {
     vigil::sleep_for(2s);
   });
   //! [by_place]
-  for (const auto& use : vigil::inspect::stack_use_by_place()) {
+  for (const vigil::inspect::stack_use& use : vigil::inspect::stack_use_by_place()) {
     std::printf("%s: %llu measured, stacks of %zu KiB, advised %zu KiB\n",
                 without_folders(use.place),
                 static_cast<unsigned long long>(use.total()),

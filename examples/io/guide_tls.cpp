@@ -95,6 +95,20 @@ void ask_for_another(asio::ssl::context& secret, asio::ssl::context& trusted) {
   });
 }
 
+void ask_for_none(asio::ssl::context& trusted) {
+  auto [near, far] = vigil::io::memory_pipe();
+  vigil::io::tls_stream<vigil::io::memory_stream> peer(trusted, std::move(near));
+  //! [tls_error]
+  boost::system::error_code error;
+  peer.handshake(asio::ssl::stream_base::client, error);  // without set_host()
+  if (error == vigil::io::make_error_code(vigil::io::tls_error::no_host_name)) {
+    std::puts("client: no name to verify");
+  } else if (error.category() == vigil::io::tls_category()) {
+    std::puts("client: no certificate to verify");
+  }
+  //! [tls_error]
+}
+
 void ask_for_anybody(asio::ssl::context& secret, asio::ssl::context& trusted) {
   ask(secret, [&](tcp::socket socket) {
     //! [skip]
@@ -163,6 +177,7 @@ int main() {
     example::tls_contexts contexts(known);
     talk(contexts.server, known.text);
     ask_for_another(contexts.server, contexts.client);
+    ask_for_none(contexts.client);
     ask_for_anybody(contexts.server, contexts.client);
     ask_a_silent_server(contexts.server, contexts.client);
     ask_the_client(contexts.server, contexts.client);
