@@ -60,12 +60,12 @@ def build_site(root, out, model):
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-c", str(HERE),
                "-d", str(out / "doctrees"), str(source), str(out / "html")]
     furo_files.write(out / "static")
-    search_words.write(out / "static" / "search_words.js", made.guides.pages)
     env = dict(os.environ, VIGIL_DOCS_VERSION=version(root), VIGIL_DOCS_STATIC=str(out / "static"),
                PYTHONDONTWRITEBYTECODE="1")
     status = subprocess.run(command, env=env, check=False).returncode
     if status:
         sys.exit(f"Sphinx ended with {status}")
+    search_words.write(out / "html", made.searched)
     print(f"{out / 'html' / 'index.html'}")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 FENCE = re.compile(r"^\s*(```+|~~~+)")
 INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 TABLE = "docs/reference/guides.txt"
+ASKED = "docs/reference/searches.txt"
 
 
 @dataclasses.dataclass
@@ -19,6 +20,7 @@ class Section:
     anchor: str  # empty for the page's own
     prose: list = dataclasses.field(default_factory=list)
     code: list = dataclasses.field(default_factory=list)
+    asked: list = dataclasses.field(default_factory=list)  # further titles, for the search
 
     def link(self, page):
         return f"{page}.md" + (f"#{self.anchor}" if self.anchor else "")
@@ -75,6 +77,21 @@ def rows(root):
         if line.strip() and not line.startswith("#"):
             cells = [cell.strip() for cell in line.split("|")]
             found[cells[0]] = (f"docs/guide/{cells[1]}", cells[2] if len(cells) > 2 else "")
+    return found
+
+
+def add_asked(root, pages):
+    """Gives the sections of `pages` what the table has for them; returns the table's faults."""
+    found = []
+    for line in (Path(root) / ASKED).read_text().splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        page, heading, asked = (cell.strip() for cell in line.split("|"))
+        section = next((s for s in pages.get(page, []) if s.title == heading), None)
+        if section:
+            section.asked += asked.split(", ")
+        else:
+            found.append(f"{ASKED}: {page} has no heading {heading}")
     return found
 
 

@@ -1,16 +1,16 @@
-"""How much each page of the guide is about each word, for the order of the search's results.
+"""How much each section of the guide is about each word, for the order of the search's results.
 
-Sphinx's index knows only which pages have a word. This one has, for the guide, the page's
-part of the most that any page says of it, from 0 to 100, and the heading that says most.
+Sphinx's index knows only which pages have a word. This one has, for the guide and the pages
+beside it, the sections that have it, with each section's part of the most that any says of
+it, from 0 to 100. A page's first section stands for all of the page, and is compared with
+those of other pages. docs/reference/searches.txt gives sections further titles.
 """
 import json
 import re
 
 from sphinx.search.en import SearchEnglish
 
-HEADING, TITLE = 12, 24  # a word in one counts as so many in the text
 LEAST = 5  # of 100
-
 
 def words_of(text):
     """Those in it, and the parts of names such as `on_timeout`."""
@@ -20,55 +20,61 @@ def words_of(text):
             yield from filter(None, word.split("_"))
 
 
-def counts(section, stem):
-    found = {}
-    text = "\n".join(section.prose + section.code)
-    for word in words_of(text):
-        found[stem(word)] = found.get(stem(word), 0) + 1
-    size = sum(found.values())
-    for word in words_of(section.title):
-        found[stem(word)] = found.get(stem(word), 0) + (HEADING if section.anchor else TITLE)
-    return found, size
+class Stems:
+    def __init__(self):
+        self.language, self.known = SearchEnglish({}), {}
+
+    def count(self, text):
+        found = {}
+        for word in words_of(text):
+            if word not in self.known:
+                self.known[word] = self.language.stem(word)
+            found[self.known[word]] = found.get(self.known[word], 0) + 1
+        return found
+
+
+def text_of(section):
+    return re.sub(r"\]\([^)]*\)", "]", "\n".join(section.prose + section.code))
+
+
+def densities(counted, spare):
+    """{stem: its part of the text}; with `spare`, a short text counts less."""
+    size = sum(counted.values()) + spare
+    return {stem: count / size for stem, count in counted.items()}
 
 
 def weights(pages):
-    """{word: {document: (weight, Section)}}; `pages`: {document: [Section]}."""
-    language, stems = SearchEnglish({}), {}
-
-    def stem(word):
-        if word not in stems:
-            stems[word] = language.stem(word)
-        return stems[word]
-
-    found = {}
+    """{word: {(document, number of the section): weight}}; `pages`: {document: [Section]}."""
+    stems, found, most = Stems(), {}, ({}, {})
     for page, of_page in pages.items():
-        total, whole, best = {}, 0, {}
-        for section in of_page:
-            had, size = counts(section, stem)
-            whole += size
-            for word, count in had.items():
-                total[word] = total.get(word, 0) + count
-                dense = count / (80 + size)
-                if dense > best.get(word, (0, None))[0]:
-                    best[word] = dense, section
-        for word, count in total.items():
-            dense, section = best[word]
-            found.setdefault(word, {})[page] = (dense + count / (300 + whole), section)
-    return {word: of_word for word, by_page in found.items() if (of_word := shares(by_page))}
+        for number, section in enumerate(of_page):
+            text = text_of(section) if number else "\n".join(map(text_of, of_page))
+            for stem, density in densities(stems.count(text), 80 if number else 300).items():
+                of_kind = most[number > 0]
+                of_kind[stem] = max(density, of_kind.get(stem, 0))
+                found.setdefault(stem, {})[page, number] = density
+    return {stem: {(page, number): weight for (page, number), density in of_word.items()
+                   if (weight := round(100 * density / most[number > 0][stem])) >= LEAST}
+            for stem, of_word in found.items()}
 
 
-def shares(by_page):
-    most = max(weight for weight, _ in by_page.values())
-    rounded = {page: (round(100 * weight / most), section) for page, (weight, section) in by_page.items()}
-    return {page: (weight, section) for page, (weight, section) in rounded.items() if weight >= LEAST}
+def anchors(html, sections):
+    """Those that Sphinx has given the headings, of which the first is the page's own."""
+    found = re.findall(r'<section id="([^"]+)"', html.read_text())
+    if len(found) != len(sections):
+        raise SystemExit(f"{html}: has {len(found)} sections, and its source {len(sections)}")
+    return ["", *found[1:]]
 
 
-def write(path, pages):
-    """As numbers: a list of the pages with their sections, and where these stand in it."""
-    listed = [[page, [[s.anchor, s.title if s.anchor else ""] for s in of_page]] for page, of_page in pages.items()]
-    number = {page: i for i, page in enumerate(pages)}
-    words = {word: [[number[page], weight, pages[page].index(section)] for page, (weight, section) in of_word.items()]
+def write(html, pages):
+    """For the site in `html`, as numbers: the pages with their sections, and for each word the
+    numbers of sections, counted through all pages, each followed by its weight."""
+    listed = [[page, [[anchor, s.title, *s.asked]
+                      for anchor, s in zip(anchors(html / f"{page}.html", of_page), of_page)]]
+              for page, of_page in pages.items()]
+    places = [(page, i) for page, of_page in pages.items() for i in range(len(of_page))]
+    number = {place: i for i, place in enumerate(places)}
+    words = {word: [n for place, weight in of_word.items() for n in (number[place], weight)]
              for word, of_word in weights(pages).items()}
-    path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"pages": listed, "words": words}, separators=(",", ":"), ensure_ascii=False)
-    path.write_text(f"var vigilWords = {text};\n")
+    (html / "_static" / "search_words.js").write_text(f"var vigilWords = {text};\n")

@@ -18,7 +18,7 @@ LANGUAGES = {".cpp": "cpp", ".hpp": "cpp", ".h": "cpp", ".py": "python", ".sh": 
 BASIC = ("first-steps", "installing", "recipes", "fibers", "time", "channels", "contexts", "sync", "lifetimes",
          "errors", "testing", "coroutines", "clocks", "timeout-lists", "io", "servers", "tls", "io-select",
          "io-contexts", "existing-asio", "embedding")
-FEW = ("README.md", "ARCHITECTURE.md", "docs/guide/first-steps.md", "docs/guide/time.md")  # of a small site
+SEARCHED = re.compile(r"README\.md$|docs/(guide/)?[^/]+$")  # page by page, by search_words
 
 
 class Site:
@@ -57,7 +57,7 @@ class Site:
         """The tree's pages, as paths."""
         found = [p for p in self.root.glob("*.md")] + sorted((self.root / "docs").rglob("*.md"))
         names = sorted(p.relative_to(self.root).as_posix() for p in found)
-        return [n for n in names if n in FEW or "docs/coming-from" in n] if self.is_part else names
+        return [n for n in names if SEARCHED.match(n) or n == "ARCHITECTURE.md"] if self.is_part else names
 
     def document(self, path):
         return "index" if path == "README.md" else path.removesuffix(".md")
@@ -176,6 +176,8 @@ class Site:
         about = guides.Guides(self.root, {self.document(p): texts[p] for p in self.pages
                                           if p.startswith(("docs/guide/", "docs/coming"))})
         made = reference(self.source_link, about)
+        made.searched = {self.document(p): guides.sections(texts[p]) for p in self.pages if SEARCHED.match(p)}
+        self.faults += guides.add_asked(self.root, made.searched)
         groups, inside, decisions = self.groups()
         texts["README.md"] += "\n" + "\n".join(
             self.toctree(caption, members) for caption, members in groups)
