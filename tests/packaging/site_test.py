@@ -3,9 +3,11 @@
 
 Builds it as `./dev docs` does, where a warning is a failure, and follows each link, each
 image, script and style sheet of each page from `file://`: the file exists, and so does the
-place in it. Then Chromium searches; this part is skipped where it cannot show a page.
+place in it. Then node searches for what site_searches.txt has, and Chromium for a few words;
+each of these parts is skipped where its program is missing.
 """
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -24,6 +26,7 @@ FEW = ["timer", "sleep_for", "after_func", "io::serve"]
 SEARCHES = {"sleep_for": "reference/sleep_for.html", "vigil::timer": "reference/timer.html",
             "stop_and_wait": "reference/timer.html", "serve": "reference/io/serve.html",
             "steps+of+the+wall+clock": "docs/guide/time.html"}
+FIRST = 4  # results, among which a reader finds what is asked
 
 
 class Page(HTMLParser):
@@ -103,6 +106,35 @@ def search(html, folder):
     return faults
 
 
+def answers(link, wanted):
+    page, _, place = link.partition("#")
+    name, _, begin = wanted.partition("#")
+    return page == f"{name}.html" and place.startswith(begin)
+
+
+def order(html, whole):
+    """The searches whose answer is not among the first results, or None without node. Of a
+    part of the site those are tried that a guide in it answers."""
+    node = shutil.which("node")
+    if not node:
+        return None
+    here = Path(__file__).parent
+    rows = [line.split(" | ") for line in (here / "site_searches.txt").read_text().splitlines()
+            if not line.startswith("#")]
+    there = {path.relative_to(html).as_posix() for path in html.rglob("*.html")}
+    rows = [(query, places.split()) for query, places in rows
+            if whole or all(f"{place.partition('#')[0]}.html" in there for place in places.split())]
+    done = subprocess.run([node, here / "site_search.js", html], input="".join(f"{query}\n" for query, _ in rows),
+                          capture_output=True, text=True, check=False, timeout=300)
+    results = [json.loads(line) for line in done.stdout.splitlines()]
+    if done.returncode or len(results) != len(rows):
+        return [f"site_search.js answers {len(results)} of {len(rows)} searches\n{done.stderr}"]
+    print(f"{len(rows)} searches")
+    return [f"a search for {query} has none of {' '.join(places)} among its first: {' '.join(links[:FIRST])}"
+            for (query, places), links in zip(rows, results)
+            if not any(answers(link, place) for link in links[:FIRST] for place in places)]
+
+
 def main():
     missing = [package for module, package in NEEDED.items() if not importlib.util.find_spec(module)]
     if missing:
@@ -121,6 +153,10 @@ def main():
         if not index.is_file() or "sleep_for" not in index.read_text():
             faults.append("searchindex.js does not know sleep_for")
         faults += unreadable(html / "_static")
+        ordered = order(html, not few)
+        if ordered is None:
+            print("skipped: the order of a search's results, since there is no node here")
+        faults += ordered or []
         searched = search(html, folder)
         if searched is None:
             print("skipped: the search, since there is no Chromium here that shows a page")
