@@ -25,7 +25,7 @@ NEEDED = {"sphinx": "python3-sphinx", "myst_parser": "python3-myst-parser", "fur
 FEW = ["timer", "sleep_for", "after_func", "io::serve"]
 SEARCHES = {"sleep_for": "reference/sleep_for.html", "vigil::timer": "reference/timer.html",
             "stop_and_wait": "reference/timer.html", "serve": "reference/io/serve.html",
-            "steps+of+the+wall+clock": "docs/guide/time.html"}
+            "steps+of+the+wall+clock": "docs/guide/clocks.html"}
 FIRST = 4  # results, among which a reader finds what is asked
 
 
