@@ -76,8 +76,8 @@ bool clock_callback::reset(nanos when) {
   try {
     if (hub_->service().reset_at(*record_, hub_->image(kind_, deadline)) ==
         timer_service::armed::held_back) {
+      // Nothing changes: an arming by others is not that of a run that was given up.
       if (!was_counted) hub_->remove(*this);
-      end_pending();
       return false;
     }
   } catch (...) {
@@ -94,13 +94,18 @@ nanos clock_callback::deadline() const noexcept {
   return is_pending() && when_ < never - 1 ? when_ : never;
 }
 
-// Files the ordinary timer at the present image; false if there is no memory.
+// Files the ordinary timer at the present image; false if there is no memory. If a run
+// that was given up makes the step, its reset is held back, but not what others armed.
 bool clock_callback::file() noexcept {
   try {
-    if (hub_->service().reset_at(*record_, hub_->image(kind_, when_)) ==
-        timer_service::armed::held_back) {
-      end_pending();
+    timer_service& service = hub_->service();
+    const nanos image = hub_->image(kind_, when_);
+    if (service.reset_at(*record_, image) != timer_service::armed::held_back) return true;
+    if (record_->when.load() > 0) {
+      service.arm_at(*record_, image);
+      if (service.stop_waiters_.lets_stand(*record_)) return true;
     }
+    end_pending();
   } catch (const std::bad_alloc&) {
     return false;
   } catch (const runtime_gone&) {

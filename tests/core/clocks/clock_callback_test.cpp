@@ -138,6 +138,31 @@ TEST_SUITE("callbacks on other clocks") {
     });
   }
 
+  TEST_CASE("a run that was given up leaves what others have armed since") {
+    for (const std::chrono::hours step : {0h, 1h, -1h}) {
+      in_virtual([step] {
+        std::vector<wall_time> runs;
+        wall_timer t;
+        t = after_func_at(wall_start, [&] {
+          runs.push_back(wall_clock::now());
+          if (runs.size() != 1) return;
+          vigil::sleep_for(1h);
+          CHECK_FALSE(t.reset(wall_start + 9h));
+          if (step != 0h) step_wall(step);
+        });
+        settle();
+        const auto limited = vigil::with_timeout(vigil::background(), 10min);
+        CHECK_THROWS_AS(t.stop_and_wait(limited.ctx), vigil::cancelled);
+        CHECK_FALSE(t.reset(wall_start + 3h));
+        vigil::sleep_for(1h);
+        CHECK(t.deadline() == wall_start + 3h);
+        vigil::sleep_for(9h);
+        CHECK(runs == std::vector{wall_start, wall_start + 3h});
+        CHECK(in_heap() == 0);
+      });
+    }
+  }
+
   TEST_CASE("the captures die once it is neither pending nor running and no handle is left") {
     in_virtual([] {
       const auto captured = std::make_shared<int>(0);
