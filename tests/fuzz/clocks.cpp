@@ -10,6 +10,8 @@
 
 #include <vigil/clocks.hpp>
 #include <vigil/context.hpp>
+#include <vigil/debug.hpp>
+#include <vigil/error.hpp>
 #include <vigil/fiber.hpp>
 #include <vigil/testing.hpp>
 
@@ -17,9 +19,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -110,8 +116,14 @@ struct callback_model : model {
   bool has_captures = true;  // told by their destructor
   int running = 0;
   int runs = 0;
-  bool is_awaited = false;  // until its run has ended
+  bool is_awaited = false;  // until its run has ended, or the wait
   bool has_prevented = false;
+
+  // A wait halts it until its run ends. If that gives up, an arming by others lifts the
+  // halt, though not for the runs from before.
+  enum class halt_state : std::uint8_t { none, halted, lifted };
+  halt_state halt = halt_state::none;
+  std::uint64_t lift = 0;
 };
 
 // A handle on either clock; a ticker is on wall time.
@@ -132,9 +144,10 @@ enum class deed : std::uint8_t {
   stop_self,
   reset_other,
   stop_other,
-  step
+  step,
+  sleep_and_step
 };
-constexpr std::uint8_t deeds = 7;
+constexpr std::uint8_t deeds = 8;
 constexpr int most_runs = 4;  // that do more than end
 
 class program {
@@ -163,6 +176,7 @@ class program {
   void main() {
     clocks_.changed = now() - 1;
     clocks = &clocks_;
+    if (in_.flag()) step_by(64 * unit - clocks_.read(false));  // soon it reads zero
     while (!in_.ended()) {
       step();
       check();
@@ -175,8 +189,33 @@ class program {
       expect(!m->has_captures, "captures die with their runtime");
     for (const slot& s : slots_) {
       if (s.callback == nullptr) continue;
-      with_callback(s, [](auto& t) { expect(!t.stop(), "after the run stop() is false"); });
+      with_callback(s, [](auto& t) { expect_gone(t); });
     }
+    for (const slot& s : slots_) {
+      if (s.channel == nullptr) continue;
+      with_channel(s, [](auto& t) {
+        expect(t.channel().try_recv().is_closed(), "after the run the channel is closed");
+        expect_gone(t);
+      });
+    }
+    const auto on_wall = [] { vigil::wall::sleep_until(on<vigil::wall_clock>(1)); };
+    const auto on_boot = [] { vigil::boot::sleep_until(on<vigil::boot_clock>(1)); };
+    expect(throws<vigil::wrong_place>(on_wall), "a sleep without a fiber");
+    expect(throws<vigil::wrong_place>(on_boot), "a sleep without a fiber");
+  }
+
+  template <class Handle>
+  static void expect_gone(const Handle& h) {
+    expect(deadline_of(h) == none, "after the run nothing is pending");
+    expect(!h.stop(), "after the run stop() is false");
+    const auto resets = [&h] {
+      if constexpr (std::is_same_v<Handle, vigil::aligned_ticker>) {
+        h.reset(nanoseconds(1));
+      } else {
+        h.reset(decltype(h.deadline())());
+      }
+    };
+    expect(throws<vigil::runtime_gone>(resets), "after the run reset() throws");
   }
 
  private:
@@ -191,7 +230,7 @@ class program {
   nanos some_patience() { return (nanos{in_.byte()} - 16) * unit; }
 
   void step() {
-    switch (in_.below(12)) {
+    switch (in_.below(13)) {
       case 0:
         return advance(nanos{in_.byte()} * unit);
       case 1:
@@ -215,6 +254,8 @@ class program {
         return drop(some_slot());
       case 10:
         return await(some_slot());
+      case 11:
+        return dump();
       default:
         return mistakes(some_slot());
     }
@@ -249,16 +290,21 @@ class program {
       clocks_.shift[0] += std::max<nanos>(0, length);
       clocks_.shift[1] += std::max<nanos>(0, length);
       clocks_.changed = now();
+      ++moves_;
       vigil::testing::suspend_for(nanoseconds(std::max<nanos>(0, length)));
     }
     check();
-    if (in_.flag()) step_by(-length);  // nothing has run in between
+    if (in_.flag()) {  // nothing has run in between
+      if (in_.flag()) receive(some_slot(), 0, false);
+      step_by(-length);
+    }
     rest();
   }
 
   void step_by(nanos length) {
     clocks_.shift[0] += length;
     clocks_.changed = now();
+    ++moves_;
     vigil::testing::step_wall(nanoseconds(length));
     for (const auto& m : channels_) {
       if (m->waiters != 0) m->look();
@@ -274,7 +320,7 @@ class program {
     m.on_boot = in_.flag();
     const auto what = static_cast<deed>(in_.below(deeds));
     const std::size_t other = in_.below(slots_.size());
-    const nanos length = some_period(in_);
+    const nanos length = in_.flag() ? some_period(in_) : -some_period(in_);
     const nanos due = some_time(m.on_boot);
     m.set(due);
     s.callback = &m;
@@ -295,7 +341,9 @@ class program {
     callback_model& m;
 
     ~end_of_run() {
-      if (--m.running == 0) m.is_awaited = false;
+      if (--m.running != 0) return;
+      m.is_awaited = false;
+      m.halt = callback_model::halt_state::none;
     }
   };
 
@@ -306,27 +354,33 @@ class program {
     m.stop();
     ++m.running;
     const end_of_run at_the_end{m};
+    const std::uint64_t after = m.halt == callback_model::halt_state::lifted ? m.lift : 0;
     check();
     if (++m.runs > most_runs) return;
     switch (what) {
       case deed::nothing:
         return;
       case deed::sleep:
-        return vigil::sleep_for(nanoseconds(length));
+        return vigil::sleep_for(nanoseconds(std::abs(length)));
       case deed::reset_self:
-        return reset_callback(self, m, saturated(m.time(), length));
+        return reset_callback(self, m, saturated(m.time(), length), &after);
       case deed::stop_self:
         return expect(!self.stop(), "stop() in a run");
       case deed::stop_other:
         stop(other);
         return;
       case deed::reset_other:
-        vigil::sleep_for(nanoseconds(length));
+        vigil::sleep_for(nanoseconds(std::abs(length)));
         if (other.callback == nullptr) return;
-        return with_callback(
-            other, [&](auto& t) { reset_callback(t, *other.callback, other.callback->time()); });
+        return with_callback(other, [&](auto& t) {
+          callback_model& reset = *other.callback;
+          reset_callback(t, reset, reset.time(), &reset == &m ? &after : nullptr);
+        });
+      case deed::sleep_and_step:
+        vigil::sleep_for(nanoseconds(std::abs(length)));
+        [[fallthrough]];
       case deed::step:
-        if (has_no_channel()) step_by((length % 2 == 0 ? 1 : -1) * length);
+        if (has_no_channel()) step_by(length);
         return;
     }
   }
@@ -334,12 +388,24 @@ class program {
   // A step in the middle of an instant could overtake a value on its way to a fiber.
   [[nodiscard]] bool has_no_channel() const { return channels_.empty() && sleeps_.empty(); }
 
-  template <class Timer>
-  void reset_callback(const Timer& t, callback_model& m, nanos due) {
-    bool expected = false;
-    if (m.is_awaited) {
+  // `after`: in a run of it, the lift that the run began after.
+  bool may_arm(callback_model& m, const std::uint64_t* after) {
+    using halt_state = callback_model::halt_state;
+    if (m.halt == halt_state::none) return true;
+    if (m.halt == halt_state::lifted) return after == nullptr || *after == m.lift;
+    if (m.is_awaited || after != nullptr) {
       m.has_prevented = true;
-    } else {
+      return false;
+    }
+    m.lift = ++lifts_;
+    m.halt = halt_state::lifted;
+    return true;
+  }
+
+  template <class Timer>
+  void reset_callback(const Timer& t, callback_model& m, nanos due, const std::uint64_t* after) {
+    bool expected = false;
+    if (may_arm(m, after)) {
       expected = m.is_pending();
       m.set(due);
     }
@@ -348,14 +414,24 @@ class program {
   }
 
   void await(slot& s) {
+    const nanos patience = in_.flag() ? nanos{in_.byte()} * unit : none;
     if (s.callback == nullptr) return;
     callback_model& m = *s.callback;
+    const bool was_running = m.running != 0;
     m.has_prevented = m.stop();
-    m.is_awaited = m.running != 0;
-    const bool prevented = with_callback(s, [](auto& t) { return t.stop_and_wait(); });
-    expect(prevented == m.has_prevented, "what stop_and_wait() returns");
-    // Another reset may have started it again before this fiber goes on.
-    expect(!m.is_awaited, "stop_and_wait() waits for the end of the run");
+    m.is_awaited = was_running;
+    if (was_running) m.halt = callback_model::halt_state::halted;
+    const nanos end = saturated(now(), patience);
+    const auto [ctx, cancel] = vigil::with_timeout(vigil::background(), nanoseconds(patience));
+    try {
+      const auto waits = [&c = ctx](auto& t) { return t.stop_and_wait(c); };
+      expect(with_callback(s, waits) == m.has_prevented, "what stop_and_wait() returns");
+      // Another reset may have started it again before this fiber goes on.
+      expect(!m.is_awaited, "stop_and_wait() waits for the end of the run");
+    } catch (const vigil::cancelled&) {
+      expect(was_running && now() == end, "stop_and_wait() ends with its context");
+      m.is_awaited = false;
+    }
   }
 
   // --- channels
@@ -398,7 +474,10 @@ class program {
 
   void receive(slot& s) {
     const nanos patience = some_patience();
-    const bool waits = in_.flag();
+    receive(s, patience, in_.flag());
+  }
+
+  void receive(slot& s, nanos patience, bool waits) {
     if (s.channel == nullptr) return;
     observe(s);
     with_channel(s, [&](auto& t) {
@@ -464,7 +543,7 @@ class program {
   void reset(slot& s) {
     if (s.callback != nullptr) {
       const nanos due = some_time(s.callback->on_boot);
-      with_callback(s, [&](auto& t) { reset_callback(t, *s.callback, due); });
+      with_callback(s, [&](auto& t) { reset_callback(t, *s.callback, due, nullptr); });
       return;
     }
     if (s.channel == nullptr) return;
@@ -495,6 +574,10 @@ class program {
     expect(throws<std::invalid_argument>([&] { vigil::aligned_ticker t(zero); }), "a period of 0");
     expect(throws<std::invalid_argument>([] { vigil::testing::suspend_for(nanoseconds(-1)); }),
            "a suspend of less than nothing");
+    const std::function<void()> no_function;
+    expect(throws<std::invalid_argument>(
+               [&] { vigil::wall::after_func_at(on<vigil::wall_clock>(1), no_function); }),
+           "an empty function");
     if (s.channel != nullptr && s.channel->period != 0)
       expect(throws<std::invalid_argument>([&] { s.ticker.reset(zero); }), "a period of 0");
     if (s.channel == nullptr)
@@ -546,6 +629,8 @@ class program {
     }
   }
 
+  // --- what is the same at any time
+
   void check() {
     const nanos wall = vigil::wall_clock::now().time_since_epoch().count();
     expect(wall == clocks_.read(false), "the wall clock");
@@ -563,8 +648,40 @@ class program {
     }
   }
 
+  // Of a dump: all that is pending, at rest, when no value is on its way.
+  void dump() {
+    rest();
+    const auto is_pending = [](const auto& m) { return m->is_pending(); };
+    auto pending = std::count_if(callbacks_.begin(), callbacks_.end(), is_pending);
+    pending += std::count_if(channels_.begin(), channels_.end(), [&](const auto& m) {
+      return m->is_pending() && m.use_count() > 1;  // a handle or a waiting fiber has it
+    });
+    pending += std::count_if(
+        sleeps_.begin(), sleeps_.end(), [](const model* m) { return m->due != latest; });
+    const std::string said = all_of_dump();
+    const std::string line = "on wall or boot time: ";
+    if (pending == 0) return expect(said.find(line) == said.npos, "a dump says nothing of none");
+    const std::string count = line + std::to_string(pending) + " pending, ";
+    expect(said.find(count) != said.npos, "a dump says how many are pending");
+    const std::string heard = "; " + std::to_string(moves_) + " steps and resumes heard\n";
+    expect(said.find(heard) != said.npos, "a dump says how many steps there were");
+  }
+
+  static std::string all_of_dump() {
+    char* text = nullptr;
+    std::size_t size = 0;
+    std::FILE* const out = ::open_memstream(&text, &size);
+    vigil::debug::dump(out);
+    std::fclose(out);
+    const std::string said(text, size);
+    std::free(text);
+    return said;
+  }
+
   input& in_;
   model_clocks clocks_;
+  std::size_t moves_ = 0;  // steps and suspends
+  std::uint64_t lifts_ = 0;
   std::array<slot, 5> slots_;
   std::vector<std::unique_ptr<callback_model>> callbacks_;
   std::vector<std::shared_ptr<channel_model>> channels_;

@@ -23,6 +23,7 @@
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -120,6 +121,10 @@ class program {
       const auto resets = [&] { s.ticker ? s.ticker.reset(d) : s.timer.reset(d); };
       expect(throws<vigil::runtime_gone>(resets), "after the run reset() throws");
     }
+    const auto sleeps = [] { vigil::sleep_for(nanoseconds(1)); };
+    const auto sleeps_until = [] { vigil::sleep_until(at(INT64_MAX - 1)); };
+    expect(throws<vigil::wrong_place>(sleeps), "a sleep without a fiber");
+    expect(throws<vigil::wrong_place>(sleeps_until), "a sleep without a fiber");
   }
 
  private:
@@ -143,7 +148,7 @@ class program {
   nanos some_patience() { return (nanos{in_.byte()} - 16) * unit; }
 
   void step() {
-    switch (in_.below(13)) {
+    switch (in_.below(16)) {
       case 0:
         return advance(nanos{in_.byte()} * unit);
       case 1:
@@ -168,6 +173,12 @@ class program {
         return recv_for(some_slot());
       case 11:
         return mistakes(some_slot());
+      case 12:
+        return from_thread(some_slot());
+      case 13:
+        return sleep_stopped();
+      case 14:
+        return sleep_often();
       default:
         return rest();
     }
@@ -179,6 +190,27 @@ class program {
                : vigil::sleep_until(vigil::clock::time_point(nanoseconds(end)));
     expect(now() == end, "a sleep is exact on virtual time");
     rest();
+  }
+
+  // A fiber that is asked to stop before it sleeps.
+  static void sleep_stopped() {
+    const nanos begin = now();
+    bool slept = false;
+    auto f = vigil::spawn([&slept] {
+      vigil::sleep_for(nanoseconds(unit));
+      slept = true;
+    });
+    f.request_stop();
+    expect(throws<vigil::cancelled>([&f] { f.join(); }), "a sleep that ends by a stop");
+    expect(!slept && now() == begin, "a sleep of a fiber that is to stop does not begin");
+  }
+
+  // Calls that do not wait use up the turn of the fiber.
+  static void sleep_often() {
+    const nanos begin = now();
+    for (int i = 0; i < 300; ++i)
+      vigil::sleep_for(nanoseconds(0));
+    expect(now() == begin, "a sleep of nothing takes no time");
   }
 
   void rest() {
@@ -230,7 +262,8 @@ class program {
   void stop(slot& s) {
     if (s.of == nullptr) return expect(!s.timer.stop() && !s.ticker.stop(), "an empty handle");
     observe(s);
-    const bool stopped = s.ticker ? s.ticker.stop() : s.timer.stop();
+    bool stopped = false;
+    call([&] { stopped = s.ticker ? s.ticker.stop() : s.timer.stop(); });
     expect(stopped == s.of->stop(), "what stop() returns");
   }
 
@@ -244,15 +277,15 @@ class program {
       m.period = some_period(in_);
       const nanos first = some_delay(in_);
       m.set(in(first));
-      said = s.ticker.reset(nanoseconds(first), nanoseconds(m.period));
+      call([&] { said = s.ticker.reset(nanoseconds(first), nanoseconds(m.period)); });
     } else if (in_.flag()) {
       const nanos delay = some_delay(in_);
       m.set(in(delay));
-      said = s.timer.reset(nanoseconds(delay));
+      call([&] { said = s.timer.reset(nanoseconds(delay)); });
     } else {
       const nanos time = some_time();
       m.set(time);
-      said = s.timer.reset(at(time));
+      call([&] { said = s.timer.reset(at(time)); });
     }
     expect(said == was_pending, "what reset() returns");
   }
@@ -266,7 +299,9 @@ class program {
   }
 
   // Fibers that wait on its channel go on waiting.
-  static void drop(slot& s) { s = {}; }
+  void drop(slot& s) const {
+    call([&s] { s = {}; });
+  }
 
   void mistakes(slot& s) {
     const nanoseconds zero(0);
@@ -280,6 +315,30 @@ class program {
     }
     vigil::timer_receiver later = vigil::after(nanoseconds(unit));
     if (in_.flag()) expect(later.recv() == at(now()), "after()");
+  }
+
+  // Makes the call on a thread of its own if from_thread() has asked for that.
+  template <class F>
+  void call(F f) const {
+    if (!on_thread_) return f();
+    std::thread(f).join();
+  }
+
+  // From a plain thread, while the runtime's only worker waits for that.
+  void from_thread(slot& s) {
+    on_thread_ = true;
+    switch (in_.below(3)) {
+      case 0:
+        stop(s);
+        break;
+      case 1:
+        reset(s);
+        break;
+      default:
+        drop(s);
+        break;
+    }
+    on_thread_ = false;
   }
 
   // --- values
@@ -395,6 +454,7 @@ class program {
   input& in_;
   std::array<slot, 4> slots_;
   std::vector<std::shared_ptr<model>> models_;
+  bool on_thread_ = false;
   bool is_over_ = false;
 };
 

@@ -54,6 +54,8 @@ class world {
 
   explicit world(bool as_armed) noexcept : as_armed_(as_armed) {}
 
+  [[nodiscard]] bool is_as_armed() const noexcept { return as_armed_; }
+
   void arm(timer_model& m, nanos now, nanos delay) noexcept {
     pend(m, now, std::max<nanos>(1, saturated(now, delay)));
   }

@@ -99,6 +99,7 @@ class program {
       expect(s.handle ? throws<vigil::runtime_gone>(resets) : throws<std::logic_error>(resets),
              "after the run reset() throws");
     }
+    expect(throws<vigil::wrong_place>([] { vigil::post([] {}); }), "post() outside a runtime");
   }
 
  private:
@@ -126,7 +127,7 @@ class program {
   }
 
   void step() {
-    switch (in_.below(18)) {
+    switch (in_.below(19)) {
       case 0:
         return advance(nanos{in_.byte()} * unit);
       case 1:
@@ -162,6 +163,8 @@ class program {
         return from_thread(some_slot());
       case 16:
         return go_await(some_slot());
+      case 17:
+        return crowd();
       default:
         return rest();
     }
@@ -308,6 +311,36 @@ class program {
     }
   }
 
+  // Many that come due at the same instant, some of them again and some no more.
+  void crowd() {
+    const std::size_t n = std::size_t{1} << in_.below(11);
+    const nanos begin = now();
+    const nanos length = (nanos{in_.byte()} + 1) * unit;
+    const std::size_t step = 1 + in_.below(4);
+    std::vector<std::size_t> expected;
+    std::vector<std::size_t> came;
+    std::vector<vigil::timer> all;
+    for (std::size_t i = 0; i < n; ++i) {
+      all.push_back(vigil::after_func(nanoseconds(length), [&came, begin, length, i] {
+        expect(now() == begin + length, "one of a crowd comes at another time");
+        came.push_back(i);
+      }));
+    }
+    for (std::size_t i = 0; i < n; ++i)
+      i % step != 0 ? expect(all[i].stop(), "a stop in a crowd") : expected.push_back(i);
+    for (std::size_t i = 0; i < n; i += 2 * step) {
+      expect(all[i].reset(nanoseconds(length)), "a reset in a crowd");
+      expected.erase(std::find(expected.begin(), expected.end(), i));
+      expected.push_back(i);
+    }
+    advance(length);
+    if (!world_.is_as_armed()) {
+      std::sort(expected.begin(), expected.end());
+      std::sort(came.begin(), came.end());
+    }
+    expect(came == expected, "a crowd fires once each, in the order of arming");
+  }
+
   // --- changes, by main (`inside` is null) or in a run of that timer
 
   bool stop(slot& s) {
@@ -432,6 +465,10 @@ class program {
            "an empty function");
     expect(throws<std::invalid_argument>([&] { vigil::post(std::function<void()>()); }), "empty");
     expect(throws<std::invalid_argument>([&] { vigil::defer(std::function<void()>()); }), "empty");
+    vigil::runtime& here = vigil::runtime::current();
+    expect(throws<std::invalid_argument>([&] { here.post(std::function<void()>()); }), "empty");
+    expect(throws<std::invalid_argument>([&] { here.after_func(zero, std::function<void()>()); }),
+           "an empty function");
     const vigil::scoped_timer none{vigil::timer()};
     if (!s.handle) expect(throws<std::logic_error>([&] { s.handle.reset(zero); }), "empty");
   }
