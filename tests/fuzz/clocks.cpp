@@ -648,7 +648,7 @@ class program {
     }
   }
 
-  // Of a dump: all that is pending, at rest, when no value is on its way.
+  // A dump counts all that is pending. At rest no value is on its way.
   void dump() {
     rest();
     const auto is_pending = [](const auto& m) { return m->is_pending(); };

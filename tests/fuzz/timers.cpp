@@ -127,7 +127,7 @@ class program {
   }
 
   void step() {
-    switch (in_.below(19)) {
+    switch (in_.below(18)) {
       case 0:
         return advance(nanos{in_.byte()} * unit);
       case 1:
@@ -154,7 +154,7 @@ class program {
       case 11:
         return await_for(some_slot());
       case 12:
-        return burst();
+        return many();
       case 13:
         return flag(some_slot());
       case 14:
@@ -163,8 +163,6 @@ class program {
         return from_thread(some_slot());
       case 16:
         return go_await(some_slot());
-      case 17:
-        return crowd();
       default:
         return rest();
     }
@@ -297,10 +295,16 @@ class program {
     });
   }
 
+  void many() {
+    const std::uint8_t how = in_.byte();
+    const std::size_t n = std::size_t{1} << how % 12;
+    how < 128 ? burst(n) : crowd(n);
+  }
+
   // Many that never fire: what is left of them in the heap is swept.
-  void burst() {
+  void burst(std::size_t n) {
     std::vector<vigil::timer> all;
-    for (std::size_t i = 0, n = std::size_t{1} << in_.below(12); i < n; ++i)
+    for (std::size_t i = 0; i < n; ++i)
       all.push_back(vigil::after_func(nanoseconds(unit * static_cast<nanos>(i % 128)), [] {
         expect(false, "a timer fires that is stopped at once");
       }));
@@ -312,8 +316,7 @@ class program {
   }
 
   // Many that come due at the same instant, some of them again and some no more.
-  void crowd() {
-    const std::size_t n = std::size_t{1} << in_.below(11);
+  void crowd(std::size_t n) {
     const nanos begin = now();
     const nanos length = (nanos{in_.byte()} + 1) * unit;
     const std::size_t step = 1 + in_.below(4);
