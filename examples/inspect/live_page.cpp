@@ -26,8 +26,12 @@ void serve_at_a_port(const vigil::context& stopping) {
   tcp::acceptor acceptor(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
   auto page = vigil::inspect::serve(std::move(acceptor), {.stopping = stopping});
   //! [port]
-  tcp::acceptor given(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
+  stopping.done().recv();
+}
+
+void serve_at_a_descriptor(const vigil::context& stopping) {
   //! [descriptor]
+  tcp::acceptor given(vigil::io::io_context(), {asio::ip::address_v4::loopback(), 0});
   const int listening = given.release();  // a service may have it from systemd
   const vigil::inspect::live_page as_long_as_this =
       vigil::inspect::serve_descriptor(listening, {.stopping = stopping, .announce = false});
@@ -76,6 +80,7 @@ int main() {
           waiters.go([&till] { const std::lock_guard paying(till); });
         const vigil::scoped_timer closing = vigil::after_func(10h, [] {});
         vigil::go([] { serve_at_a_port(vigil::background()); });
+        vigil::go([] { serve_at_a_descriptor(vigil::background()); });
         std::puts("serving; Ctrl-C ends it");
         std::fflush(stdout);
         vigil::background().done().recv();

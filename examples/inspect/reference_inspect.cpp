@@ -57,6 +57,7 @@ void look() {
 
   //! [openmetrics]
   const std::string body = vigil::inspect::openmetrics();
+  std::puts("HTTP/1.1 200 OK");
   std::printf("Content-Type: %s\n", vigil::inspect::openmetrics_type);
   if (body.ends_with("# EOF\n")) std::puts("and the metrics, to their end");
   //! [openmetrics]

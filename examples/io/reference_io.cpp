@@ -68,19 +68,23 @@ vigil::task<> offer(io::deadline_stream<io::memory_stream>& peer, std::string_vi
 
 void in_memory() {
   auto [near, far] = io::memory_pipe(4);
+  vigil::latch done(1);
   //! [memory_executor]
   const io::memory_executor within = near.get_executor();
-  vigil::latch done(1);
-  asio::post(within, [&done] { done.count_down(); });  // runs on a fiber of its own
-  done.wait();
+  asio::post(within, [&done] {
+    std::puts("within the program");  // on a fiber of its own
+    done.count_down();
+  });
   //! [memory_executor]
+  done.wait();
 
   io::deadline_stream<io::memory_stream> peer(std::move(far));
   vigil::spawn(offer(peer, "one\ntwo\n")).join();
   //! [use_fiber_t]
   constexpr io::use_fiber_t plain{};  // as io::use_fiber
-  const std::string line = read_line(near, plain.within(5s));
-  std::printf("%s", line.c_str());
+  std::string line = read_line(near, plain.within(5s));
+  line.pop_back();
+  std::puts(line.c_str());
   //! [use_fiber_t]
 }
 
