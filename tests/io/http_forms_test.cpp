@@ -59,10 +59,11 @@ TEST_SUITE("http server: forms of requests") {
   TEST_CASE("an invalid Host gets 400") {
     in_virtual([] {
       site s;
-      for (const std::string bad :
-           {"a b",     "a/b",  "a,b",    "user@a", "http://a", "a:b",       "a:80:81", "a:-1",
-            "a:65536", "a?b",  "a#b",    "a\\b",   "\"a\"",    "a%",        "a%2",     "a%zz",
-            "::1",     "[::1", "[::1]a", "[]",     "[a]",      "[1.2.3.4]", "a\xff"}) {
+      for (const std::string bad : {"a b",  "a/b",       "a,b",   "user@a",  "http://a",
+                                    "a:b",  "a:80:81",   "a:-1",  "a:65536", "a?b",
+                                    "a#b",  "a\\b",      "\"a\"", "a%",      "a%2",
+                                    "a%zz", "::1",       "[::1",  "[::1]a",  "[]",
+                                    "[a]",  "[1.2.3.4]", "a\xff", "[::1%a]", "[fe80::1%lo]:80"}) {
         const bool is_a_list = bad == "a,b";  // a sub-delimiter, which a name may contain
         CHECK_MESSAGE(s.ask(with_host(bad)).result_int() == (is_a_list ? 200 : 400), bad);
       }
@@ -93,6 +94,7 @@ TEST_SUITE("http server: forms of requests") {
       CHECK(s.ask(request_of("", "GET HTTP://test HTTP/1.1")).result_int() == 200);
       CHECK(s.ask(request_of("", "OPTIONS * HTTP/1.1")).result_int() == 405);
       CHECK(s.ask(request_of("", "CONNECT test:80 HTTP/1.1")).result_int() == 405);
+      CHECK(s.ask(request_of("", "CONNECT [::1]:80 HTTP/1.1")).result_int() == 405);
       const auto echo = "POST http://test/echo?x HTTP/1.1";
       CHECK(s.ask(request_of("Content-Length: 1\r\n", echo) + "x").body() == "x");
     });
@@ -136,7 +138,11 @@ TEST_SUITE("http server: forms of requests") {
       CHECK(get("http:///hello") == 400);
       CHECK(get("http://a@test/hello") == 400);
       CHECK(get("http://test:x/hello") == 400);
+      CHECK(get("http://:80/hello") == 400);
+      CHECK(get("http://[::1%lo]/hello") == 400);
       CHECK(get("test", "CONNECT") == 400);
+      CHECK(get(":80", "CONNECT") == 400);
+      CHECK(get("[::1]", "CONNECT") == 400);
       CHECK(get("/hello", "CONNECT") == 400);
     });
   }

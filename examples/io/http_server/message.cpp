@@ -43,10 +43,11 @@ bool is_port(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
+// A zone ("%eth0") is the client's own affair, and is never sent.
 bool is_address_v6(std::string_view text) {
   boost::system::error_code error;
   boost::asio::ip::make_address_v6(std::string(text), error);
-  return !error;
+  return !error && text.find('%') == text.npos;
 }
 
 // Returns the size of "http://" or "https://"; 0: it is neither.
@@ -111,7 +112,9 @@ bool request::split_target() {
   };
   if (method() == "CONNECT") {
     host_ = target_;
-    return all.find(':') != all.npos && !all.starts_with(':') && is_host(all);
+    const std::size_t port = std::min(all.rfind(':'), all.size());
+    const bool has_port = port != all.size() && all.find(']', port) == all.npos;
+    return has_port && port != 0 && is_host(all);
   }
   if (all == "*") {
     path_ = target_;
@@ -123,7 +126,7 @@ bool request::split_target() {
     if (from == 0) return false;
     at = std::min(all.find_first_of("/?", from), all.size());
     host_ = cut(from, at);
-    if (host_.size == 0 || !is_host(host())) return false;
+    if (host_.size == 0 || host().starts_with(':') || !is_host(host())) return false;
   }
   const std::size_t mark = std::min(all.find('?', at), all.size());
   path_ = mark == at ? keep("/") : cut(at, mark);
