@@ -3,12 +3,16 @@
 // Covers: examples/io/http_server/response.cpp examples/io/http_server/server.cpp
 //
 // Bytes for the HTTP server of examples/io/http_server, in memory and on virtual time,
-// once whole and once cut. The server must see the same requests and give the same
-// answers, each must be one of HTTP/1.1, and the connection must end.
+// once whole and once cut. A reader of its own (http_model.hpp) says which requests the
+// handler must see, and the status of each answer. The server must also see the same
+// requests and give the same answers both times, and the connection must end.
 //
 // The server may say 100 Continue only while no byte of the body has come, so such lines
 // are not compared. With small limits a request may break two rules, of which the cuts
 // decide which one is seen first: then the last answer may be another refusal.
+#include "fuzz/http_answers.hpp"
+#include "fuzz/http_model.hpp"
+#include "fuzz/http_pages.hpp"
 #include "fuzz/input.hpp"
 #include "http_server/server.hpp"
 #include "http_server/site.hpp"
@@ -18,12 +22,12 @@
 #include <vigil/vigil.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
 #include <exception>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -36,6 +40,7 @@ namespace {
 using namespace std::chrono_literals;
 using boost::system::error_code;
 using fuzz::expect;
+using namespace fuzz::http;
 
 struct manner {
   bool has_small_limits = false;
@@ -46,12 +51,26 @@ struct manner {
   std::size_t capacity = 64 * 1024;
   std::string_view pieces;  // their sizes; after the last one the rest is sent as one
   std::string_view delays;  // seconds, each before a read; above 191 it goes away
+
+  bool has_no_time_limits = false;
+  bool tells_idle = true;
+  bool has_short_idle = false;  // so that nothing can be told of it
+  bool keeps_idle_once = false;
+  bool has_short_grace = false;
+  std::optional<std::chrono::milliseconds> stops_after;
 };
 
 struct conversation {
   std::vector<std::string> requests;  // as the handler has seen them
   std::string said;                   // by the server
 };
+
+limits limits_of(const manner& how) {
+  const web::options usual;
+  limits l{usual.header_bytes, usual.body_bytes, !how.receives_all};
+  if (how.has_small_limits) l = {256, 64, l.answers_early};
+  return l;
+}
 
 web::options options_for(const manner& how) {
   web::options o;
@@ -61,53 +80,18 @@ web::options options_for(const manner& how) {
       in.path() == "/early" ? out.send("early") : web::check_method(in, out, ctx);
     };
   }
-  o.tells_idle = true;
+  o.tells_idle = how.tells_idle;
+  if (how.has_short_idle) o.idle = 1s;
+  if (how.keeps_idle_once) o.keeps_idle = [n = 0]() mutable { return n++ == 0; };
+  if (how.has_no_time_limits) {
+    for (auto* const limit : {&o.idle, &o.header, &o.body, &o.write, &o.linger})
+      *limit = std::chrono::nanoseconds::max();
+  }
   if (how.has_small_limits) {
-    o.header_bytes = 256;
-    o.body_bytes = 64;
+    o.header_bytes = limits_of(how).header;
+    o.body_bytes = limits_of(how).body;
   }
   return o;
-}
-
-// The site of the example; and pages that answer in the other ways there are.
-void answer(const web::request& in, web::response& out, const vigil::context& ctx) {
-  if (in.method() == "HEAD") out.set("X-Head", "yes");
-  if (in.path() == "/none") {
-    out.status = 204;
-  } else if (in.path() == "/error") {
-    out.set("X-Lost", "yes");
-    throw std::runtime_error("a handler's own");
-  } else if (in.path() == "/broken") {
-    out.set("X-Broken", "yes");
-    out.write("the beginning");
-    throw std::runtime_error("a handler's own");
-  } else if (in.path() == "/parts") {
-    out.write(std::string(20, 'x'));
-    out.write(std::string(300, 'y'));
-  } else if (in.path() == "/large") {
-    out.send(std::string(std::size_t{70} << 10, 'x'));
-  } else if (in.path() == "/idle") {
-    out.keeps_idle = [n = 0]() mutable { return n++ == 0; };
-    out.write({});
-  } else if (in.path() == "/connection") {
-    out.set_connection_keeps_idle([n = 0]() mutable { return n++ == 0; });
-  } else if (in.path() == "/slow") {
-    vigil::sleep_for(20ms, ctx);
-  } else if (in.path() == "/own") {
-    out.set("Keep-Alive", "timeout=1");
-    out.send("its own");
-  } else if (in.path() == "/unchanged") {
-    out.status = 304;
-    out.write("not sent");
-  } else if (in.path() == "/again") {
-    out.send("one");
-    in.query().empty() ? out.send("two") : out.write("two");
-  } else if (in.path() == "/field") {
-    out.set(in.query(), in.query() == "X" ? "two\r\nlines" : "one");
-    out.set("Y\n", "");
-  } else {
-    web::answer_site(in, out, ctx);
-  }
 }
 
 using client = vigil::io::deadline_stream<vigil::io::memory_stream>;
@@ -137,14 +121,14 @@ conversation talk(std::string_view bytes, const manner& how) {
     vigil::io::memory_acceptor acceptor(how.capacity);
     web::server server(
         [&](const web::request& in, web::response& out, const vigil::context& ctx) {
-          heard.requests.push_back(std::string(in.method()) + ' ' + std::string(in.target()) + ' ' +
-                                   std::string(in.host()) + '\n' + in.body());
+          heard.requests.push_back(seen_by_handler(in));
           answer(in, out, ctx);
         },
         options_for(how));
     auto [stopping, stop] = vigil::with_cancel(vigil::background());
     vigil::io::serve_limits limits;
     limits.on_error = [](const std::exception_ptr&) {};
+    if (how.has_short_grace) limits.grace = 5ms;
     auto serving =
         vigil::spawn([&, stopping = stopping] { server.serve(stopping, acceptor, limits); });
     client c(acceptor.connect());
@@ -161,8 +145,14 @@ conversation talk(std::string_view bytes, const manner& how) {
       }
       expect(error == boost::asio::error::eof, "the connection ends");
     });
+    auto stopper = vigil::spawn([&, stop = stop] {
+      if (!how.stops_after) return;
+      vigil::sleep_for(*how.stops_after);
+      stop();
+    });
     send(c, bytes, how);
     reading.join();
+    stopper.join();
     c.close();
     stop();
     serving.join();
@@ -171,99 +161,45 @@ conversation talk(std::string_view bytes, const manner& how) {
   return heard;
 }
 
-// --- what was said
-
-struct said_answer {
-  unsigned status = 0;
-  std::string_view head;
-  std::string_view body;
-  bool is_whole = true;
-};
-
-// The value of a field whose name the server writes just so; "" if it is not there.
-std::string_view field(std::string_view head, std::string_view name) {
-  const std::size_t at = head.find("\r\n" + std::string(name) + ": ");
-  if (at == head.npos) return {};
-  const std::size_t begin = at + name.size() + 4;
-  return head.substr(begin, head.find("\r\n", begin) - begin);
-}
-
-std::size_t number(std::string_view text, int base) {
-  std::size_t n = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n, base);
-  expect(error == std::errc() && end == text.data() + text.size(), "a size is a number");
-  return n;
-}
-
-// Takes the chunks of a body. False if the end is missing.
-bool take_chunks(std::string_view& text) {
-  for (;;) {
-    const std::size_t line = text.find("\r\n");
-    if (line == text.npos) return false;
-    const std::size_t size = number(text.substr(0, line), 16);
-    text.remove_prefix(line + 2);
-    if (text.size() < size + 2) return false;
-    expect(text.substr(size, 2) == "\r\n", "a chunk has an end");
-    text.remove_prefix(size + 2);
-    if (size == 0) return true;
-  }
-}
-
-// Takes one answer, which must be one of HTTP/1.1.
-said_answer take_answer(std::string_view& text) {
-  said_answer a;
-  const std::size_t end = text.find("\r\n\r\n");
-  expect(text.starts_with("HTTP/1.1 ") && end != text.npos, "an answer begins with its head");
-  a.head = text.substr(0, end + 2);
-  a.status = static_cast<unsigned>(number(a.head.substr(9, 3), 10));
-  expect(a.status >= 100 && a.status < 600 && a.head[12] == ' ', "a status has three digits");
-  text.remove_prefix(end + 4);
-  if (a.status == 100) return a;
-  expect(field(a.head, "Date") == "Thu, 01 Jan 1970 00:00:00 GMT", "an answer tells the date");
-  const std::string_view length = field(a.head, "Content-Length");
-  const bool is_chunked = field(a.head, "Transfer-Encoding") == "chunked";
-  expect(length.empty() || !is_chunked, "a body has one end");
-  if (!field(a.head, "X-Broken").empty()) {
-    text = {};
-    return a;
-  }
-  const std::string_view before = text;
-  if (a.status == 204 || a.status == 304 || !field(a.head, "X-Head").empty()) return a;
-  if (is_chunked) {
-    a.is_whole = take_chunks(text);
-    if (!a.is_whole) text = {};
-  } else if (!length.empty()) {
-    // No handler has seen the method of a request that was refused: it may be HEAD.
-    const std::size_t size = number(length, 10);
-    if (!text.empty() || a.status < 400) {
-      a.is_whole = size <= text.size();
-      text.remove_prefix(std::min(size, text.size()));
+// Holds a conversation against the model. Returns false if the model does not know the
+// rest.
+bool check(const conversation& c, std::string_view bytes, const manner& how) {
+  const auto answers = answers_of(c.said);
+  reader model(bytes, limits_of(how));
+  std::size_t request = 0;
+  std::size_t answer = 0;
+  bool may_have_gone = false;
+  while (const auto v = model.next()) {
+    if (v->what == verdict::unknown) return false;
+    if (v->what == verdict::handled) {
+      if (request == c.requests.size() && may_have_gone) break;
+      expect(request < c.requests.size() && c.requests[request] == v->seen,
+             "the handler sees the request");
+      ++request;
+      may_have_gone = may_have_gone || (v->is_slow && how.ends);
     }
-  } else {
-    expect(field(a.head, "Connection") == "close", "a body without an end is the last");
-    text = {};
+    const bool may_wait = v->what == verdict::waits || v->what == verdict::broken;
+    if (answer == answers.size()) {
+      expect(may_have_gone || (may_wait && how.ends), "a whole request is answered");
+      break;
+    }
+    const said_answer& a = answers[answer++];
+    if (v->what == verdict::waits) {
+      expect(!how.ends && a.status == 408, "only time ends half a request");
+    } else if (v->statuses.empty()) {
+      expect(is_refusal(a), "a request that is wrong is refused");
+    } else {
+      const auto& allowed = v->statuses;
+      expect(std::find(allowed.begin(), allowed.end(), a.status) != allowed.end(),
+             "the answer has its status");
+    }
+    if (v->body && a.is_whole) expect(a.body == *v->body, "the answer has its body");
+    if (may_have_gone) continue;
+    expect(is_last(a) == v->is_last || !field(a.head, "X-Broken").empty(),
+           "the connection is kept as long as the client wants");
   }
-  a.body = before.substr(0, before.size() - text.size());
-  return a;
-}
-
-bool is_last(const said_answer& a) {
-  return field(a.head, "Connection") == "close";
-}
-
-// All answers but those of 100.
-std::vector<said_answer> answers_of(std::string_view said) {
-  std::vector<said_answer> all;
-  while (!said.empty()) {
-    expect(all.empty() || !is_last(all.back()), "nothing follows the last answer");
-    const said_answer a = take_answer(said);
-    if (a.status != 100) all.push_back(a);
-  }
-  return all;
-}
-
-bool is_refusal(const said_answer& a) {
-  return a.status >= 400 && is_last(a);
+  expect(request == c.requests.size() && answer == answers.size(), "there are no other answers");
+  return true;
 }
 
 // Takes off the refusals of a request that is not whole.
@@ -324,12 +260,57 @@ void compare_slow(const conversation& whole, const conversation& slow) {
   const std::string all = without_continue(whole.said);
   std::string got = without_continue(slow.said);
   got.resize(std::min(got.size(), certain_size(all)));
-  // It may have been cut off in the middle of such a line.
+  // It may have been cut off in the middle of such a line. And while it takes no answer,
+  // the time for its next header passes.
   const auto differs = std::mismatch(got.begin(), got.end(), all.begin(), all.end()).first;
   const std::string rest(differs, got.end());
   expect(rest.empty() || std::string_view("HTTP/1.1 100 Continue\r\n\r\n").starts_with(rest) ||
-             std::string_view("100 Continue\r\n\r\n").starts_with(rest),
+             std::string_view("100 Continue\r\n\r\n").starts_with(rest) ||
+             std::string_view("408 ").starts_with(rest.substr(0, 4)),
          "a slow client gets the beginning of the answers");
+}
+
+// `stopped`: by a server that stops meanwhile.
+void compare_stopped(const conversation& whole, const conversation& stopped) {
+  expect(stopped.requests.size() <= whole.requests.size() &&
+             std::equal(stopped.requests.begin(), stopped.requests.end(), whole.requests.begin()),
+         "a server that stops sees the first requests");
+  const auto all = answers_of(whole.said);
+  const auto some = answers_of(stopped.said);
+  for (std::size_t i = 0; i + 1 < some.size(); ++i)
+    expect(i < all.size() && all[i].status == some[i].status, "and answers them as ever");
+}
+
+template <class F>
+bool throws_invalid(F f) {
+  try {
+    f();
+  } catch (const std::invalid_argument&) {
+    return true;
+  }
+  return false;
+}
+
+void check_options(std::uint8_t which) {
+  expect(throws_invalid([which] {
+           web::options o;
+           std::chrono::nanoseconds* const times[] = {
+               &o.idle, &o.header, &o.body, &o.write, &o.linger};
+           if (which % 6 < 5) {
+             *times[which % 6] = std::chrono::nanoseconds(-std::int64_t{which});
+           } else {
+             o.header_bytes = which;
+           }
+           const web::server refused([](const auto&, auto&, const auto&) {}, o);
+         }),
+         "options that mean nothing are refused");
+  bool is_wrong_place = false;
+  try {
+    const web::server outside([](const auto&, auto&, const auto&) {});
+  } catch (const vigil::wrong_place&) {
+    is_wrong_place = true;
+  }
+  expect(is_wrong_place, "a server needs a runtime");
 }
 
 }  // namespace
@@ -338,20 +319,33 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::input in(data, size);
   manner whole;
   const std::uint8_t flags = in.byte();
-  whole.has_small_limits = (flags & 1) != 0;
-  whole.ends = (flags & 2) != 0;
+  const std::uint8_t more = in.byte();
+  const auto has = [](std::uint8_t of, unsigned bit) { return (of >> bit & 1) != 0; };
+  if (has(more, 5)) check_options(in.byte());
+  whole.has_small_limits = has(flags, 0);
+  whole.has_no_time_limits = has(more, 0);
+  whole.ends = has(flags, 1) || whole.has_no_time_limits;
+  whole.receives_all = has(flags, 5);
+  whole.tells_idle = !has(more, 2);
+  whole.has_short_idle = has(more, 3);
+  whole.keeps_idle_once = has(more, 4);
   manner cut = whole;
   // Somebody that has gone is seen at another moment of the answer.
-  cut.pauses = (flags & 4) != 0 && !whole.ends;
-  if ((flags & 8) != 0) cut.capacity = 16;
-  whole.receives_all = cut.receives_all = (flags & 32) != 0;
-  const bool is_slow = (flags & 16) != 0;
+  cut.pauses = has(flags, 2) && !whole.ends;
+  if (has(flags, 3)) cut.capacity = 16;
+  if (has(more, 1)) cut.stops_after = std::chrono::milliseconds(in.byte());
+  cut.has_short_grace = has(more, 6);
+  const bool is_slow = has(flags, 4);
   (is_slow ? cut.delays : cut.pieces) = in.text(in.byte() % 64);
   const std::string_view bytes = in.rest();
   whole.may_be_too_long = whole.has_small_limits || bytes.size() > web::options().header_bytes;
   const conversation one = talk(bytes, whole);
   const conversation other = talk(bytes, cut);
-  if (!is_slow) {
+  const bool is_known = check(one, bytes, whole);
+  if (cut.stops_after) {
+    if (is_known && !whole.ends && !is_slow) compare_stopped(one, other);
+  } else if (!is_slow && is_known) {
+    check(other, bytes, cut);
     compare(one, other, whole);
   } else if (!whole.ends && !whole.has_small_limits) {
     compare_slow(one, other);
