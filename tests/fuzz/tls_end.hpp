@@ -313,6 +313,8 @@ class end {
 
   void retry_read() {
     out_.read.clear();
+    // Meanwhile a write that needs the rest of a message reads by itself.
+    if (what_.reads_slowly) vigil::sleep_for(50ms);
     set_late();
     error_code error;
     expect(stream_.read_some(boost::asio::mutable_buffer(), error) == 0, "nothing is asked for");
