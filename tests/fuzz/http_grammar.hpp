@@ -139,7 +139,7 @@ inline bool is_extension(std::string_view s) {
   return true;
 }
 
-// What the handler sees of a request. `values`: those of the fields X.
+// A request as the handler sees it. `values`: those of the fields X.
 inline std::string seen(const std::vector<std::string_view>& parts,
                         std::size_t count,
                         std::string_view first_value,

@@ -1,7 +1,7 @@
-// What the HTTP server of examples/io/http_server must make of some bytes: the requests
-// that its handler sees, the status of each answer, and how the conversation ends. It is
-// written from RFC 9110 and 9112 and the server's own limits, shares no code with the
-// server or its parser, and reads the bytes at once.
+// A model of what the HTTP server of examples/io/http_server must make of some bytes: the
+// requests that its handler sees, the status of each answer, and how the conversation
+// ends. It is written from RFC 9110 and 9112 and the server's own limits, shares no code
+// with the server or its parser, and reads the bytes at once.
 //
 // Where an answer depends on how much of a broken request has come, it says so.
 #pragma once
@@ -193,7 +193,7 @@ inline unsigned request_reader::read_coding(std::string_view value) {
   return 0;
 }
 
-// What is refused whatever the size. `header`: whole, with the empty line.
+// Refuses what is wrong whatever its size. `header`: whole, with the empty line.
 inline unsigned request_reader::read_header(std::string_view header) {
   const std::size_t line = header.find("\r\n") + 2;
   if (const unsigned status = read_line(header.substr(0, line))) return status;
@@ -253,7 +253,7 @@ inline unsigned request_reader::status_of_fields() const {
   return expected.empty() || small(expected.front()) == "100-continue" ? 0 : 417;
 }
 
-// Of a header, or of the part that is there.
+// Refuses a header, or the part of it that is there, by its size.
 inline verdict request_reader::too_long(std::string_view header) const {
   constexpr std::size_t longest_method = 32;
   const std::size_t line = std::min(header.find('\n'), header.size() - 1) + 1;
@@ -351,7 +351,7 @@ inline std::optional<verdict> request_reader::read_body() {
   return {};
 }
 
-// What the target's pages answer, and the example's site.
+// Answers as the target's pages do, and the example's site.
 inline verdict request_reader::handled() const {
   struct page {
     std::string_view path;

@@ -26,7 +26,7 @@ using namespace std::chrono_literals;
 using boost::asio::ssl::stream_base;
 using boost::system::error_code;
 
-// What a byte of a script writes; those from `sizes` on are sizes.
+// Actions that a byte of a script stands for; the bytes from `sizes` on are sizes.
 enum class action : std::uint8_t {
   new_keys,  // which the other end must answer
   short_pause,
@@ -40,7 +40,7 @@ enum class action : std::uint8_t {
   sizes
 };
 
-// What happens to an end, each so many milliseconds after the one before.
+// Disturbances of an end, each so many milliseconds after the one before.
 enum class disturbance : std::uint8_t {
   end_read,       // by its deadline
   end_write,      // by its deadline

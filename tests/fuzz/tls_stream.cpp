@@ -61,7 +61,7 @@ bool is_disturbed(const outcome& x) {
   return x.may_be_cut || x.was_stopped || x.is_closed;
 }
 
-// What one end has sent and the other has read, through a wire that changes nothing.
+// Compares what one end has sent and the other has read, if the wire changes nothing.
 void check_way(const outcome& writer, const outcome& reader) {
   if (writer.was_stopped || writer.is_closed || reader.is_closed) return;
   const bool has_written = !writer.write || writer.write == boost::asio::error::shut_down;

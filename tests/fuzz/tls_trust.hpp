@@ -1,5 +1,5 @@
-// Who is who for the target tls_stream: random numbers that are the same for each input,
-// certificates, and the names that a client asks for.
+// Certificates for the target tls_stream, the names that a client asks for, and random
+// numbers that are the same for each input.
 #pragma once
 
 #include "certificate.hpp"
