@@ -84,8 +84,8 @@ inline bool guards_are_mappings() {
   return are;
 }
 
-// `wanted`, or as many fibers as may have a stack at once where each takes two mappings.
-inline int fibers_at_once(int wanted) {
+// `wanted`, or as many stacks as there may be at once where each takes two mappings.
+inline int stacks_at_once(int wanted) {
   if (!guards_are_mappings()) return wanted;
   return std::min(wanted, static_cast<int>(most_mappings() / 4));
 }

@@ -29,7 +29,7 @@ void patiently(F holds) {
 // wait(ctx) returns when ctx is done; the result says whether it ended as it should.
 template <class F>
 void cancel_many(F wait) {
-  const auto n = static_cast<std::size_t>(fibers_at_once(rounds(100'000)));
+  const auto n = static_cast<std::size_t>(stacks_at_once(rounds(100'000)));
   std::vector<one_of_many> many(n);
   vigil::options settings;
   settings.warm_stacks = 0;  // their memory is given back at once

@@ -114,7 +114,7 @@ TEST_SUITE("timer stop") {
   // Go: TestTimerStopStress.
   TEST_CASE("a hundred thousand timers stopped at half their time never run") {
     in_virtual([] {
-      const int n = fibers_at_once(rounds(100'000));
+      const int n = stacks_at_once(rounds(100'000));
       int stopped = 0;
       for (int i = 0; i < n; ++i) {
         vigil::go([&] {
