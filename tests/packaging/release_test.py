@@ -29,7 +29,8 @@ WHO = {**os.environ, "GIT_CONFIG_SYSTEM": os.devnull, "GIT_TEST_ASSUME_DIFFERENT
 
 
 # The files in which a maintainer writes where vigil is published.
-ADDRESSED = ("packaging/addresses.txt", "README.md", "SECURITY.md", "packaging/debian/changelog",
+ADDRESSED = ("packaging/addresses.txt", "README.md", "SECURITY.md", "docs/guide/first-steps.md",
+             "docs/guide/installing.md", "packaging/debian/changelog",
              "packaging/debian/control", "packaging/debian/copyright", "packaging/debian/upstream/metadata")
 
 
