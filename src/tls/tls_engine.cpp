@@ -60,6 +60,7 @@ tls_engine::tls_engine(SSL_CTX* context) : ssl_(made_for(context)) {
   }
   BIO_set_mem_eof_return(in_, -1);  // empty: more may come
   ::SSL_set_bio(ssl_, in_, out_);   // ssl_ owns them now
+  ::BIO_up_ref(out_);               // still read after send_close_notify()
   SSL_set_mode(ssl_, SSL_MODE_ENABLE_PARTIAL_WRITE);
   SSL_set_mode(ssl_, SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   SSL_set_mode(ssl_, SSL_MODE_RELEASE_BUFFERS);
@@ -68,6 +69,7 @@ tls_engine::tls_engine(SSL_CTX* context) : ssl_(made_for(context)) {
 
 tls_engine::~tls_engine() {
   ::SSL_free(ssl_);
+  ::BIO_free(out_);
 }
 
 void tls_engine::set_host(const std::string& name) {
@@ -226,9 +228,21 @@ void tls_engine::send_close_notify(boost::system::error_code& error) noexcept {
     error = error_of(whole);
     return;
   }
+  BIO* const nowhere = ::BIO_new(::BIO_s_null());
+  if (nowhere == nullptr) {
+    error = boost::asio::error::no_memory;
+    return;
+  }
   // 0 means that the goodbye is sent, and that of the other end not yet received.
   const int result = ::SSL_shutdown(ssl_);
-  error = result < 0 ? error_of(result) : boost::system::error_code();
+  if (result < 0) {
+    error = error_of(result);
+    ::BIO_free(nowhere);
+    return;
+  }
+  error.clear();
+  // OpenSSL still answers new keys, but the other end need not read behind a goodbye.
+  ::SSL_set0_wbio(ssl_, nowhere);
 }
 
 void tls_engine::put_input(boost::asio::const_buffer from) {

@@ -20,12 +20,6 @@ std::size_t unsent(stream& s) {
   return BIO_ctrl_pending(SSL_get_wbio(s.native_handle()));
 }
 
-// Asks the other end for new keys, with a message of one byte.
-void ask_for_keys(stream& s, error_code& error) {
-  REQUIRE(SSL_key_update(s.native_handle(), SSL_KEY_UPDATE_REQUESTED) == 1);
-  asio::write(s, asio::buffer("x", 1), error);
-}
-
 }  // namespace
 
 TEST_SUITE("tls_stream: automatic answers") {

@@ -6,6 +6,10 @@
 
 #include <vigil/io/tls.hpp>
 
+#include <boost/asio/write.hpp>
+
+#include <openssl/ssl.h>
+
 namespace vigil::io_testing {
 
 using asio::ssl::stream_base;
@@ -20,6 +24,12 @@ inline error_code tls_read_byte(io::tls_stream<io::memory_stream>& s) {
   error_code error;
   s.read_some(asio::buffer(&byte, 1), error);
   return error;
+}
+
+// Asks the other end for new keys, with a message of one byte. Returns the bytes written.
+inline std::size_t ask_for_keys(io::tls_stream<io::memory_stream>& s, error_code& error) {
+  REQUIRE(SSL_key_update(s.native_handle(), SSL_KEY_UPDATE_REQUESTED) == 1);
+  return asio::write(s, asio::buffer("x", 1), error);
 }
 
 // One key for all tests. Session tickets are off: a server would send them after the

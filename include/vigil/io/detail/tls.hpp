@@ -42,6 +42,7 @@ class VIGIL_API tls_engine {
   // Writes one record at most. After the handshake this and send_close_notify() ask for
   // input only if half of a TLS message (new keys, a session ticket) has arrived.
   std::size_t write(boost::asio::const_buffer from, boost::system::error_code& error) noexcept;
+  // Nothing that is sealed after this goodbye is output.
   void send_close_notify(boost::system::error_code& error) noexcept;
 
   // Adds bytes from the other end. Throws std::bad_alloc.
