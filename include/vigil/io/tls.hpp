@@ -209,7 +209,7 @@ class tls_stream {
   // asio::ssl::error::stream_truncated, because an attacker may have cut off the rest.
   // Unread bytes at close() make TCP reset the connection, even those that the other
   // end's TLS sent by itself (session tickets). To end cleanly: shutdown(), read to the
-  // eof, close().
+  // eof, close(). Nothing is sent behind the goodbye, not even an answer to new keys.
   //
   // Waits on a fiber (the write deadline): throws stopped, wrong_place.
   void shutdown(boost::system::error_code& error) { core_.shutdown(error); }
