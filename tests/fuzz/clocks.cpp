@@ -4,7 +4,9 @@
 // Callbacks, channels, aligned tickers and sleeps on wall and boot time, on virtual time
 // with steps and suspends. The model has each clock's distance from the runtime's, and so
 // knows the instant at which a deadline comes: that at which its clock reads it, or that
-// of the step over it. Multiples of a ticker's period are found by counting.
+// of the step over it.
+#include "fuzz/clock_model.hpp"
+#include "fuzz/clock_slot.hpp"
 #include "fuzz/input.hpp"
 #include "fuzz/virtual_time.hpp"
 
@@ -21,10 +23,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
 #include <memory>
-#include <optional>
-#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -33,109 +32,6 @@
 namespace {
 
 using namespace fuzz;
-
-constexpr nanos none = INT64_MAX;
-constexpr nanos latest = none - 1;  // never comes, and is not shown
-
-// The readings that are expected of the clocks.
-struct model_clocks {
-  nanos shift[2] = {0, 0};  // wall, boot
-  nanos changed = 0;        // when they last were
-
-  [[nodiscard]] nanos read(bool on_boot) const { return saturated(now(), shift[on_boot]); }
-};
-
-model_clocks* clocks = nullptr;  // of the input that runs
-
-struct model {
-  bool on_boot = false;
-  nanos due = none;  // on its clock
-  nanos since = 0;   // of that deadline, on the runtime's clock
-
-  [[nodiscard]] bool is_pending() const { return due != none; }
-
-  [[nodiscard]] nanos time() const { return clocks->read(on_boot); }
-
-  [[nodiscard]] bool is_due() const { return is_pending() && due <= time(); }
-
-  // Caller: it is due. Whether it has become due only now.
-  [[nodiscard]] bool is_due_since_now() const {
-    return due == time() || since == now() || clocks->changed == now();
-  }
-
-  void set(nanos deadline) {
-    due = std::min(deadline, latest);
-    since = now();
-  }
-
-  bool stop() { return std::exchange(due, none) != none; }
-
-  [[nodiscard]] nanos shown() const { return due >= latest ? none : due; }
-};
-
-// Multiples of a period, found by counting from the one that is known to be near.
-nanos last_multiple(nanos time, nanos period) {
-  nanos m = time / period * period;
-  while (m > time)
-    m -= period;
-  return m;
-}
-
-struct channel_model : model {
-  nanos period = 0;
-  std::uint64_t missed = 0;
-  std::size_t waiters = 0;
-  std::vector<nanos> handed;  // to waiters that have not run since
-
-  [[nodiscard]] nanos next() const { return last_multiple(time(), period) + period; }
-
-  [[nodiscard]] bool is_stepped_back() const {
-    return period != 0 && is_pending() && due - time() > period;
-  }
-
-  // A ticker that was stepped back ticks at the next full period.
-  void look() {
-    if (is_stepped_back()) due = next();
-  }
-
-  nanos take() {
-    expect(is_due(), "a value comes before its time");
-    if (period == 0) return std::exchange(due, none);
-    const nanos last = last_multiple(time(), period);
-    for (nanos m = due; m < last; m += period)
-      ++missed;
-    set(next());
-    return last;
-  }
-
-  [[nodiscard]] nanos deadline() const { return is_stepped_back() ? next() : shown(); }
-};
-
-struct callback_model : model {
-  bool has_handle = true;
-  bool has_captures = true;  // told by their destructor
-  int running = 0;
-  int runs = 0;
-  bool is_awaited = false;  // until its run has ended, or the wait
-  bool has_prevented = false;
-
-  // A wait halts it until its run ends. If that gives up, an arming by others lifts the
-  // halt, though not for the runs from before.
-  enum class halt_state : std::uint8_t { none, halted, lifted };
-  halt_state halt = halt_state::none;
-  std::uint64_t lift = 0;
-};
-
-// A handle on either clock; a ticker is on wall time.
-template <class Handle>
-nanos deadline_of(const Handle& h) {
-  return h.deadline().time_since_epoch().count();
-}
-
-template <class Clock>
-typename Clock::time_point on(nanos time) {
-  return typename Clock::time_point(nanoseconds(time));
-}
 
 enum class deed : std::uint8_t {
   nothing,
@@ -151,25 +47,6 @@ constexpr std::uint8_t deeds = 8;
 constexpr int most_runs = 4;  // that do more than end
 
 class program {
-  // A callback or a channel, on either clock.
-  struct slot {
-    callback_model* callback = nullptr;
-    std::shared_ptr<channel_model> channel;
-    vigil::wall::timer wall;
-    vigil::boot::timer boot;
-    vigil::aligned_ticker ticker;
-  };
-
-  template <class F>
-  static auto with_callback(const slot& s, F f) {
-    return s.callback->on_boot ? f(s.boot) : f(s.wall);
-  }
-
-  template <class F>
-  static auto with_channel(const slot& s, F f) {
-    return s.channel->period != 0 ? f(s.ticker) : s.channel->on_boot ? f(s.boot) : f(s.wall);
-  }
-
  public:
   explicit program(input& in) : in_(in) {}
 
@@ -187,39 +64,16 @@ class program {
   void check_gone() {
     for (const auto& m : callbacks_)
       expect(!m->has_captures, "captures die with their runtime");
-    for (const slot& s : slots_) {
-      if (s.callback == nullptr) continue;
-      with_callback(s, [](auto& t) { expect_gone(t); });
-    }
-    for (const slot& s : slots_) {
-      if (s.channel == nullptr) continue;
-      with_channel(s, [](auto& t) {
-        expect(t.channel().try_recv().is_closed(), "after the run the channel is closed");
-        expect_gone(t);
-      });
-    }
+    for (const clock_slot& s : slots_)
+      s.check_gone();
     const auto on_wall = [] { vigil::wall::sleep_until(on<vigil::wall_clock>(1)); };
     const auto on_boot = [] { vigil::boot::sleep_until(on<vigil::boot_clock>(1)); };
     expect(throws<vigil::wrong_place>(on_wall), "a sleep without a fiber");
     expect(throws<vigil::wrong_place>(on_boot), "a sleep without a fiber");
   }
 
-  template <class Handle>
-  static void expect_gone(const Handle& h) {
-    expect(deadline_of(h) == none, "after the run nothing is pending");
-    expect(!h.stop(), "after the run stop() is false");
-    const auto resets = [&h] {
-      if constexpr (std::is_same_v<Handle, vigil::aligned_ticker>) {
-        h.reset(nanoseconds(1));
-      } else {
-        h.reset(decltype(h.deadline())());
-      }
-    };
-    expect(throws<vigil::runtime_gone>(resets), "after the run reset() throws");
-  }
-
  private:
-  slot& some_slot() { return slots_[in_.below(slots_.size())]; }
+  clock_slot& some_slot() { return slots_[in_.below(slots_.size())]; }
 
   // Near what the clock reads.
   nanos some_time(bool on_boot) {
@@ -240,8 +94,7 @@ class program {
       case 3:
         return make_ticker(some_slot());
       case 4:
-        stop(some_slot());
-        return;
+        return some_slot().stop();
       case 5:
         return reset(some_slot());
       case 6:
@@ -251,13 +104,13 @@ class program {
       case 8:
         return move_clocks();
       case 9:
-        return drop(some_slot());
+        return some_slot().drop();
       case 10:
         return await(some_slot());
       case 11:
         return dump();
       default:
-        return mistakes(some_slot());
+        return some_slot().mistakes();
     }
   }
 
@@ -313,10 +166,10 @@ class program {
 
   // --- callbacks
 
-  void arm(slot& s) {
-    drop(s);
-    callbacks_.push_back(std::make_unique<callback_model>());
-    callback_model& m = *callbacks_.back();
+  void arm(clock_slot& s) {
+    s.drop();
+    callbacks_.push_back(std::make_unique<clock_callback_model>());
+    clock_callback_model& m = *callbacks_.back();
     m.on_boot = in_.flag();
     const auto what = static_cast<deed>(in_.below(deeds));
     const std::size_t other = in_.below(slots_.size());
@@ -337,24 +190,9 @@ class program {
     }
   }
 
-  struct end_of_run {
-    callback_model& m;
-
-    ~end_of_run() {
-      if (--m.running != 0) return;
-      m.is_awaited = false;
-      m.halt = callback_model::halt_state::none;
-    }
-  };
-
   template <class Timer>
-  void run(callback_model& m, deed what, slot& other, nanos length, const Timer& self) {
-    expect(m.is_due(), "a callback starts before its time, or after a stop");
-    expect(m.is_due_since_now(), "a callback starts late");
-    m.stop();
-    ++m.running;
-    const end_of_run at_the_end{m};
-    const std::uint64_t after = m.halt == callback_model::halt_state::lifted ? m.lift : 0;
+  void run(clock_callback_model& m, deed what, clock_slot& other, nanos length, const Timer& self) {
+    const clock_callback_run mine(m);
     check();
     if (++m.runs > most_runs) return;
     switch (what) {
@@ -363,18 +201,17 @@ class program {
       case deed::sleep:
         return vigil::sleep_for(nanoseconds(std::abs(length)));
       case deed::reset_self:
-        return reset_callback(self, m, saturated(m.time(), length), &after);
+        return reset_callback(self, m, saturated(m.time(), length), &mine);
       case deed::stop_self:
         return expect(!self.stop(), "stop() in a run");
       case deed::stop_other:
-        stop(other);
-        return;
+        return other.stop();
       case deed::reset_other:
         vigil::sleep_for(nanoseconds(std::abs(length)));
         if (other.callback == nullptr) return;
-        return with_callback(other, [&](auto& t) {
-          callback_model& reset = *other.callback;
-          reset_callback(t, reset, reset.time(), &reset == &m ? &after : nullptr);
+        return other.with_callback([&](auto& t) {
+          clock_callback_model& reset = *other.callback;
+          reset_callback(t, reset, reset.time(), &reset == &m ? &mine : nullptr);
         });
       case deed::sleep_and_step:
         vigil::sleep_for(nanoseconds(std::abs(length)));
@@ -388,24 +225,13 @@ class program {
   // A step in the middle of an instant could overtake a value on its way to a fiber.
   [[nodiscard]] bool has_no_channel() const { return channels_.empty() && sleeps_.empty(); }
 
-  // `after`: in a run of it, the lift that the run began after.
-  bool may_arm(callback_model& m, const std::uint64_t* after) {
-    using halt_state = callback_model::halt_state;
-    if (m.halt == halt_state::none) return true;
-    if (m.halt == halt_state::lifted) return after == nullptr || *after == m.lift;
-    if (m.is_awaited || after != nullptr) {
-      m.has_prevented = true;
-      return false;
-    }
-    m.lift = ++lifts_;
-    m.halt = halt_state::lifted;
-    return true;
-  }
-
   template <class Timer>
-  void reset_callback(const Timer& t, callback_model& m, nanos due, const std::uint64_t* after) {
+  static void reset_callback(const Timer& t,
+                             clock_callback_model& m,
+                             nanos due,
+                             const clock_callback_run* inside) {
     bool expected = false;
-    if (may_arm(m, after)) {
+    if (m.may_arm(inside)) {
       expected = m.is_pending();
       m.set(due);
     }
@@ -413,19 +239,19 @@ class program {
     expect(t.reset(at) == expected, "what reset() returns");
   }
 
-  void await(slot& s) {
-    const nanos patience = in_.flag() ? nanos{in_.byte()} * unit : none;
+  void await(clock_slot& s) {
+    const nanos patience = in_.flag() ? nanos{in_.byte()} * unit : no_deadline;
     if (s.callback == nullptr) return;
-    callback_model& m = *s.callback;
+    clock_callback_model& m = *s.callback;
     const bool was_running = m.running != 0;
     m.has_prevented = m.stop();
     m.is_awaited = was_running;
-    if (was_running) m.halt = callback_model::halt_state::halted;
+    if (was_running) m.halt = clock_callback_model::halt_state::halted;
     const nanos end = saturated(now(), patience);
     const auto [ctx, cancel] = vigil::with_timeout(vigil::background(), nanoseconds(patience));
     try {
       const auto waits = [&c = ctx](auto& t) { return t.stop_and_wait(c); };
-      expect(with_callback(s, waits) == m.has_prevented, "what stop_and_wait() returns");
+      expect(s.with_callback(waits) == m.has_prevented, "what stop_and_wait() returns");
       // Another reset may have started it again before this fiber goes on.
       expect(!m.is_awaited, "stop_and_wait() waits for the end of the run");
     } catch (const vigil::cancelled&) {
@@ -436,15 +262,15 @@ class program {
 
   // --- channels
 
-  channel_model& fresh_channel(slot& s) {
-    drop(s);
-    s.channel = std::make_shared<channel_model>();
+  clock_channel_model& fresh_channel(clock_slot& s) {
+    s.drop();
+    s.channel = std::make_shared<clock_channel_model>();
     channels_.push_back(s.channel);
     return *s.channel;
   }
 
-  void make_channel(slot& s) {
-    channel_model& m = fresh_channel(s);
+  void make_channel(clock_slot& s) {
+    clock_channel_model& m = fresh_channel(s);
     m.on_boot = in_.flag();
     const nanos due = some_time(m.on_boot);
     m.set(due);
@@ -455,49 +281,31 @@ class program {
     }
   }
 
-  void make_ticker(slot& s) {
-    channel_model& m = fresh_channel(s);
+  void make_ticker(clock_slot& s) {
+    clock_channel_model& m = fresh_channel(s);
     m.period = some_period(in_);
     m.set(m.next());
     s.ticker = vigil::ticker::aligned(nanoseconds(m.period));
   }
 
-  // If the library has handed a value to a waiting fiber, the deadline has moved.
-  static void observe(const slot& s) {
-    channel_model& m = *s.channel;
-    const nanos shown = with_channel(s, [](auto& t) { return deadline_of(t); });
-    if (m.waiters > m.handed.size() && m.is_due() && shown != m.deadline())
-      m.handed.push_back(m.take());
-    expect(shown == m.deadline(), "deadline()");
-    if (m.period != 0) expect(s.ticker.missed() == m.missed, "missed()");
-  }
-
-  void receive(slot& s) {
+  void receive(clock_slot& s) {
     const nanos patience = some_patience();
     receive(s, patience, in_.flag());
   }
 
-  void receive(slot& s, nanos patience, bool waits) {
+  void receive(clock_slot& s, nanos patience, bool waits) {
     if (s.channel == nullptr) return;
-    observe(s);
-    with_channel(s, [&](auto& t) {
-      if (!waits) return try_recv(*s.channel, t.channel());
+    s.observe();
+    if (!waits) return s.try_recv();
+    s.with_channel([&](auto& t) {
       vigil::go([this, m = s.channel, c = t.channel(), patience] { recv(*m, c, patience); });
     });
   }
 
   template <class Receiver>
-  static void try_recv(channel_model& m, const Receiver& c) {
-    const auto got = c.try_recv();
-    m.look();
-    expect(!!got == m.is_due(), "whether a value is there");
-    if (got) expect(got->time_since_epoch().count() == m.take(), "the value");
-  }
-
-  template <class Receiver>
-  void recv(channel_model& m, const Receiver& c, nanos patience) {
+  void recv(clock_channel_model& m, const Receiver& c, nanos patience) {
     struct in_line {
-      channel_model& m;
+      clock_channel_model& m;
 
       ~in_line() { --m.waiters; }
     };
@@ -527,28 +335,15 @@ class program {
 
   // --- both
 
-  bool stop(slot& s) {
-    if (s.callback != nullptr) {
-      const bool stopped = with_callback(s, [](auto& t) { return t.stop(); });
-      expect(stopped == s.callback->stop(), "what stop() returns");
-      return stopped;
-    }
-    if (s.channel == nullptr) return false;
-    observe(s);
-    const bool stopped = with_channel(s, [](auto& t) { return t.stop(); });
-    expect(stopped == s.channel->stop(), "what stop() of a channel's timer returns");
-    return stopped;
-  }
-
-  void reset(slot& s) {
+  void reset(clock_slot& s) {
     if (s.callback != nullptr) {
       const nanos due = some_time(s.callback->on_boot);
-      with_callback(s, [&](auto& t) { reset_callback(t, *s.callback, due, nullptr); });
+      s.with_callback([&](auto& t) { reset_callback(t, *s.callback, due, nullptr); });
       return;
     }
     if (s.channel == nullptr) return;
-    observe(s);
-    channel_model& m = *s.channel;
+    s.observe();
+    clock_channel_model& m = *s.channel;
     const bool was_pending = m.is_pending();
     bool said = false;
     if (m.period != 0) {
@@ -564,52 +359,29 @@ class program {
     expect(said == was_pending, "what reset() of a channel's timer returns");
   }
 
-  static void drop(slot& s) {
-    if (s.callback != nullptr) s.callback->has_handle = false;
-    s = {};
-  }
-
-  void mistakes(slot& s) {
-    const nanoseconds zero(0);
-    expect(throws<std::invalid_argument>([&] { vigil::aligned_ticker t(zero); }), "a period of 0");
-    expect(throws<std::invalid_argument>([] { vigil::testing::suspend_for(nanoseconds(-1)); }),
-           "a suspend of less than nothing");
-    const std::function<void()> no_function;
-    expect(throws<std::invalid_argument>(
-               [&] { vigil::wall::after_func_at(on<vigil::wall_clock>(1), no_function); }),
-           "an empty function");
-    if (s.channel != nullptr && s.channel->period != 0)
-      expect(throws<std::invalid_argument>([&] { s.ticker.reset(zero); }), "a period of 0");
-    if (s.channel == nullptr)
-      expect(throws<std::logic_error>([&] { s.ticker.reset(nanoseconds(1)); }), "empty");
-    if (s.callback == nullptr && s.channel == nullptr) {
-      expect(throws<std::logic_error>([&] { s.wall.reset(on<vigil::wall_clock>(1)); }), "empty");
-      expect(!s.boot.stop() && deadline_of(s.boot) == none, "empty");
-    }
-  }
-
   // --- sleeps
 
   [[nodiscard]] bool is_sleep_due() const {
-    return std::any_of(sleeps_.begin(), sleeps_.end(), [](const model* m) { return m->is_due(); });
+    return std::any_of(
+        sleeps_.begin(), sleeps_.end(), [](const clock_model* m) { return m->is_due(); });
   }
 
   void go_sleep() {
     const bool on_boot = in_.flag();
     const nanos due = some_time(on_boot);
-    const nanos patience = in_.flag() ? some_patience() : none;
+    const nanos patience = in_.flag() ? some_patience() : no_deadline;
     vigil::go([this, on_boot, due, patience] { sleep(on_boot, due, patience); });
   }
 
   void sleep(bool on_boot, nanos due, nanos patience) {
     struct in_line {
-      std::vector<const model*>& all;
-      const model& m;
+      std::vector<const clock_model*>& all;
+      const clock_model& m;
 
       ~in_line() { std::erase(all, &m); }
     };
 
-    model m;
+    clock_model m;
     m.on_boot = on_boot;
     m.set(due);
     sleeps_.push_back(&m);
@@ -636,10 +408,10 @@ class program {
     expect(wall == clocks_.read(false), "the wall clock");
     const nanos boot = vigil::boot_clock::now().time_since_epoch().count();
     expect(boot == clocks_.read(true), "the boot clock");
-    for (const slot& s : slots_) {
-      if (s.channel != nullptr) observe(s);
+    for (const clock_slot& s : slots_) {
+      if (s.channel != nullptr) s.observe();
       if (s.callback == nullptr) continue;
-      const nanos shown = with_callback(s, [](auto& t) { return deadline_of(t); });
+      const nanos shown = s.with_callback([](auto& t) { return deadline_of(t); });
       expect(shown == s.callback->shown(), "deadline() of a callback");
     }
     for (const auto& m : callbacks_) {
@@ -657,7 +429,7 @@ class program {
       return m->is_pending() && m.use_count() > 1;  // a handle or a waiting fiber has it
     });
     pending += std::count_if(
-        sleeps_.begin(), sleeps_.end(), [](const model* m) { return m->due != latest; });
+        sleeps_.begin(), sleeps_.end(), [](const clock_model* m) { return m->due != latest; });
     const std::string said = all_of_dump();
     const std::string line = "on wall or boot time: ";
     if (pending == 0) return expect(said.find(line) == said.npos, "a dump says nothing of none");
@@ -681,11 +453,10 @@ class program {
   input& in_;
   model_clocks clocks_;
   std::size_t moves_ = 0;  // steps and suspends
-  std::uint64_t lifts_ = 0;
-  std::array<slot, 5> slots_;
-  std::vector<std::unique_ptr<callback_model>> callbacks_;
-  std::vector<std::shared_ptr<channel_model>> channels_;
-  std::vector<const model*> sleeps_;
+  std::array<clock_slot, 5> slots_;
+  std::vector<std::unique_ptr<clock_callback_model>> callbacks_;
+  std::vector<std::shared_ptr<clock_channel_model>> channels_;
+  std::vector<const clock_model*> sleeps_;
   bool is_over_ = false;
 };
 
