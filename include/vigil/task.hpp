@@ -230,7 +230,8 @@ await_task<T> task_promise_base::await_transform(vigil::task<T>&& child) const {
 
 // task_handle<T>: the handle of a task that was started, and the right to its result. Can
 // be moved. If it was neither joined nor detached, the destructor asks the task to stop
-// and waits for it, as that of a fiber does.
+// and waits for it, as that of a fiber does; an error of the task then goes to
+// options::on_unhandled.
 //
 // Throws what the task threw, from join(), and what is said there. Thread safety: one
 // fiber, task or thread at a time. Lifetime: a handle may outlive its runtime, whose

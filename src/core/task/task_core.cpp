@@ -294,8 +294,7 @@ void throw_task_stopped(running_task& t) {
   if (++core.stops_thrown > most_stops) {
     core.fatal_here(
         "has swallowed vigil::stopped 1000 times: a catch (...) must rethrow it or end the task, "
-        "or "
-        "the shutdown never ends");
+        "or the shutdown never ends");
   }
   throw stopped();
 }
