@@ -415,9 +415,6 @@ inline verdict request_reader::read() {
     return is_too_long ? refused_somehow() : ends(verdict::broken);
   }
   const unsigned status = read_header(header);
-  // The parser wants to see as many bytes as a version has.
-  const std::size_t target_end = left_.find(' ', left_.find(' ') + 1);
-  if (status == 505 && left_.size() - target_end - 1 < 8) return ends(verdict::broken);
   if (status != 0) return is_too_long || has_odd_coding_ ? refused_somehow() : refused(status);
   if (is_too_long) return too_long(header);
   if (has_odd_coding_) return refused_somehow();

@@ -279,6 +279,15 @@ TEST_SUITE("http server") {
       CHECK(refused(s, "GET /hello HTTP/1.1\r\nHost: a\nX: y\r\n\r\n") == 400);
       CHECK(refused(s, "GET /hello HTTP/2.0\r\nHost: a\r\n\r\n") == 505);
       CHECK(refused(s, "GET /hello HTTX/1.1\r\nHost: a\r\n\r\n") == 505);
+      CHECK(refused(s, "GET /hello a\r\n\r\n") == 505);
+      for (const std::size_t first : {8U, 13U, 14U, 15U}) {
+        const std::string_view whole = "GET /hello a\r\n\r\n";
+        auto c = s.connect();
+        c.send(whole.substr(0, first));
+        vigil::sleep_for(1s);
+        c.send(whole.substr(first));
+        CHECK(c.receive().result_int() == 505);
+      }
       // The end of the body must not be guessed.
       CHECK(refused(s, post_of("Content-Length: x\r\n", "")) == 400);
       CHECK(refused(s, post_of("Content-Length: -1\r\n", "")) == 400);

@@ -138,12 +138,15 @@ bool connection::skip_empty_lines() {
 
 unsigned connection::receive_header(parser& p) {
   std::size_t size = 0;
+  std::size_t searched = 0;
   for (bool is_first = true;; is_first = false) {
     error_code error;
     const std::size_t used = p.put(in_.cdata(), error);
     in_.consume(used);
     size += used;
     if (error && error != http::error::need_more) return status_of(error);
+    if (used != 0) searched = 0;
+    if (used == 0 && has_end_of_header(searched)) return status_of(http::error::bad_version);
     const std::size_t rest = p.is_header_done() ? 0 : in_.size();
     if (size + rest > server_.how_.header_bytes) {
       if (line_size(p) <= server_.how_.header_bytes) return 431;
@@ -153,6 +156,16 @@ unsigned connection::receive_header(parser& p) {
     if (is_first) limit_receiving(server_.how_.header);
     if (const unsigned status = receive_more(small_read)) return status;
   }
+}
+
+// Returns whether the end of a header has come. The parser would wait for more if the
+// version has fewer bytes than "HTTP/1.1". `searched`: how many are known not to have it.
+bool connection::has_end_of_header(std::size_t& searched) const {
+  constexpr std::string_view end = "\r\n\r\n";
+  const std::string_view text(static_cast<const char*>(in_.cdata().data()), in_.size());
+  const bool is_there = text.find(end, searched) != text.npos;
+  searched = text.size() - std::min(text.size(), end.size() - 1);
+  return is_there;
 }
 
 // Returns the length of the request line, or of the part that has arrived.

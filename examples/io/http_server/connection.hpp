@@ -53,6 +53,7 @@ class connection {
   boost::system::error_code receive_first();
   bool skip_empty_lines();
   unsigned receive_header(parser& p);
+  bool has_end_of_header(std::size_t& searched) const;
   std::size_t line_size(const parser& p) const;
   std::size_t method_size() const;
   unsigned receive_body(parser& p);
