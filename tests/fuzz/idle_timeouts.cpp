@@ -14,6 +14,7 @@
 #include <vigil/context.hpp>
 #include <vigil/error.hpp>
 #include <vigil/fiber.hpp>
+#include <vigil/mutex.hpp>
 #include <vigil/options.hpp>
 #include <vigil/testing.hpp>
 #include <vigil/timeout_list.hpp>
@@ -24,6 +25,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -49,10 +51,14 @@ enum class deed : std::uint8_t {
   end_list,
   throw_error,
   throw_cancelled,
+  throw_deadlock,
+  sleep_under_root,  // cancelled by the end of the run
+  lock_and_unlock,
 };
 
-constexpr std::uint8_t deeds = 13;
-constexpr int most_deeds = 6;  // of one connection, so that no program is endless
+constexpr std::uint8_t deeds = 16;
+constexpr std::uint8_t common_deeds = 13;  // the others have a few bytes
+constexpr int most_deeds = 6;              // of one connection, so that no program is endless
 
 struct plan {
   deed what = deed::none;
@@ -115,7 +121,7 @@ class program {
     for (std::size_t i = 0; i < lists; ++i)
       make_list(i);
     make_list(lists);
-    while (!in_.ended()) {
+    while (!in_.ended() && !is_over_) {
       step();
       check();
     }
@@ -123,7 +129,11 @@ class program {
 
   void note_unhandled() noexcept { ++unhandled_; }
 
+  // Whether an on_expire has waited for a lock as nothing else could happen.
+  [[nodiscard]] bool is_stuck() const noexcept { return is_stuck_; }
+
   void check_gone() {
+    expect(thrown_ == unhandled_, "each exception is reported once");
     for (const auto& c : all_) {
       expect(!c->entry.is_linked(), "no entry outlives the run");
       expect(!c->entry.touch(), "nor can it be touched");
@@ -165,7 +175,7 @@ class program {
       case 6:
         return destroy(in_.below(all_.size()));
       case 7:
-        return expire_now(in_.below(lists + 1));
+        return expire_some();
       case 8:
         return end_list(in_.below(lists + 1), nullptr);
       case 9:
@@ -199,7 +209,10 @@ class program {
 
   void plan_for(connection& c) {
     plan& p = c.planned;
-    p.what = static_cast<deed>(in_.below(deeds));
+    const std::uint8_t drawn = in_.byte();
+    const bool is_rare = drawn >= 0xf8;
+    p.what = static_cast<deed>(is_rare ? common_deeds + drawn % (deeds - common_deeds)
+                                       : drawn % common_deeds);
     p.other = in_.below(all_.size());
     p.list = in_.below(lists + 1);
     p.length = some_period(in_);
@@ -243,6 +256,14 @@ class program {
     is_ending_[i] = false;
     for (const auto& c : all_)
       expect(c->runs_for != i || c.get() == self, "the end waits for each on_expire");
+  }
+
+  void expire_some() {
+    const std::uint8_t drawn = in_.byte();
+    const std::size_t i = drawn % (lists + 1);
+    if (drawn < 0xf0) return expire_now(i);
+    is_over_ = true;
+    drawn < 0xf8 ? end_in_expiry(i) : get_stuck_in_expiry(i);
   }
 
   void expire_now(std::size_t i) {
@@ -289,6 +310,20 @@ class program {
       c->is_in_batch = false;
       c->observe();
     }
+  }
+
+  // The run ends while a fiber calls expire_now.
+  void end_in_expiry(std::size_t i) {
+    vigil::go([this, i] { expire_now(i); });
+    vigil::sleep_for(nanoseconds(some_period(in_)));
+  }
+
+  // A deadlock ends the run if an on_expire locks the mutex.
+  void get_stuck_in_expiry(std::size_t i) {
+    vigil::fiber<> f;
+    const std::lock_guard held(mutex_);  // until a deadlock, and no longer: f may lock again
+    f = vigil::spawn([this, i] { expire_now(i); });
+    f.join();
   }
 
   void crowd() {
@@ -468,10 +503,32 @@ class program {
         throw std::runtime_error("of an on_expire");
       case deed::throw_cancelled: {
         const auto ended = vigil::with_timeout(vigil::background(), nanoseconds(0));
-        ++thrown_;
+        if (!ends_silently()) ++thrown_;
         return vigil::sleep_for(nanoseconds(p.length), ended.ctx);
       }
+      case deed::throw_deadlock:
+        if (!is_stuck_) ++thrown_;
+        throw vigil::deadlock("of an on_expire");
+      case deed::sleep_under_root:
+        return vigil::sleep_for(nanoseconds(p.length), vigil::background());
+      case deed::lock_and_unlock:
+        return lock_and_unlock();
     }
+  }
+
+  // Whether a `cancelled` that leaves an on_expire of the calling fiber is not reported.
+  static bool ends_silently() {
+    return vigil::this_fiber::stop_requested() || vigil::background().is_done();
+  }
+
+  void lock_and_unlock() {
+    try {
+      mutex_.lock();
+    } catch (const vigil::deadlock&) {
+      is_stuck_ = true;
+      throw;
+    }
+    mutex_.unlock();
   }
 
   [[nodiscard]] std::size_t index_of(const connection& c) const {
@@ -501,6 +558,9 @@ class program {
   std::array<nanos, lists> durations_ = {};
   std::unique_ptr<vigil::timeout_lists> table_;
   std::array<bool, lists + 1> is_ending_ = {};
+  vigil::mutex mutex_;
+  bool is_over_ = false;
+  bool is_stuck_ = false;
   bool had_crowd_ = false;
   std::size_t leaving_ = 0;
   std::size_t batch_ = nowhere;  // the list of the expire_now under way
@@ -518,7 +578,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   o.seed = 1 + std::uint64_t{in.byte()};
   program p(in);
   o.runtime.on_unhandled = [&p](const std::exception_ptr&) { p.note_unhandled(); };
-  vigil::testing::run_virtual(o, [&p] { p.main(); });
+  bool is_stuck = false;
+  try {
+    vigil::testing::run_virtual(o, [&p] { p.main(); });
+  } catch (const vigil::deadlock&) {
+    is_stuck = true;
+  }
+  expect(is_stuck == p.is_stuck(), "a deadlock ends the run that is stuck");
   p.check_gone();
   return 0;
 }

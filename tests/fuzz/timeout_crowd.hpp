@@ -28,8 +28,7 @@ class timeout_crowd {
     what_ = static_cast<end>(in_.below(8));
     turn_ = 1 + in_.below(all_.size());
     if (what_ == end::of_many_lists) return many_lists();
-    list_ = std::make_unique<vigil::timeout_list>(
-        nanoseconds(length_), [this](vigil::timeout_list::entry& e) { expire(of(e)); });
+    make_list();
     fill();
     touch();
     switch (what_) {
@@ -39,12 +38,13 @@ class timeout_crowd {
       case end::of_list:
         return list_.reset();
       case end::of_list_in_order:
-        return end_while_ordering();
+        return end_in_order();
       case end::expire_now:
       case end::expire_now_ends_list:
         return expire_now();
       case end::expire_now_stopped:
         return expire_stopped();
+      case end::of_list_in_expiry:
       case end::of_many_lists:
         return;
     }
@@ -60,6 +60,7 @@ class timeout_crowd {
     of_list_in_order,   // while it brings its entries into order
     expiry_of_running,  // all come due again while their on_expire runs
     of_many_lists,
+    of_list_in_expiry,  // by the first on_expire; a way of of_list_in_order
   };
 
   struct member {
@@ -72,6 +73,11 @@ class timeout_crowd {
   static member& of(vigil::timeout_list::entry& e) { return vigil::owner_of<&member::entry>(e); }
 
   std::size_t next() { return (dice_ = dice_ * 1'103'515'245 + 12'345) >> 16; }
+
+  void make_list() {
+    list_ = std::make_unique<vigil::timeout_list>(
+        nanoseconds(length_), [this](vigil::timeout_list::entry& e) { expire(of(e)); });
+  }
 
   void fill() {
     for (member& m : all_) {
@@ -101,7 +107,8 @@ class timeout_crowd {
     before_ = m.last;
     ++m.runs;
     const bool has_turn = ++expired_ == turn_;
-    if (has_turn && what_ == end::expire_now_ends_list) list_.reset();
+    const bool ends = what_ == end::expire_now_ends_list || what_ == end::of_list_in_expiry;
+    if (has_turn && ends) list_.reset();
     if (has_turn && what_ == end::expire_now_stopped) vigil::sleep_for(nanoseconds(2));
     if (what_ != end::expiry_of_running || m.runs != 1) return;
     list_->add(m.entry);
@@ -121,13 +128,33 @@ class timeout_crowd {
     expect_runs(twice ? 2 : 1);
   }
 
-  void end_while_ordering() {
-    vigil::sleep_for(nanoseconds(all_[0].last + length_ - now()));
-    for (std::size_t n = next() % 8; n > 0; --n)
-      vigil::this_fiber::yield();
-    list_.reset();
+  void end_in_order() {
+    const std::size_t drawn = next() % 16;
+    drawn < 8 ? end_while_ordering(drawn) : end_while_breaking();
     for (const member& m : all_)
       expect(!m.entry.is_linked(), "the end of a list");
+  }
+
+  void end_while_ordering(std::size_t turns) {
+    vigil::sleep_for(nanoseconds(all_[0].last + length_ - now()));
+    for (; turns > 0; --turns)
+      vigil::this_fiber::yield();
+    list_.reset();
+  }
+
+  // One expires while the slot of all others, whose time is the same, is taken apart.
+  void end_while_breaking() {
+    what_ = end::of_list_in_expiry;
+    turn_ = 1;
+    make_list();
+    for (member& m : all_) {
+      list_->add(m.entry);
+      m.last = now();
+      if (&m == &all_[0]) vigil::sleep_for(nanoseconds(64));
+    }
+    vigil::sleep_for(nanoseconds(length_));
+    vigil::testing::settle();
+    expect(all_[0].runs == 1 && expired_ == 1, "the first expiry ends the list");
   }
 
   void expire_now() {
