@@ -11,6 +11,7 @@
 #include "fuzz/input.hpp"
 #include "fuzz/virtual_time.hpp"
 
+#include <vigil/cases.hpp>
 #include <vigil/channel.hpp>
 #include <vigil/context.hpp>
 #include <vigil/error.hpp>
@@ -93,6 +94,16 @@ void call_wrongly() {
   expect(vigil::select(cases) == 0, "a select from a closed channel");
 }
 
+// Gives a select a time with a context, as wait_any alone does.
+void wait_for_ends() {
+  const vigil::cancellable c = vigil::with_cancel(vigil::background());
+  vigil::fiber<> ends = vigil::spawn([] {});
+  expect(vigil::wait_any(c.ctx, ends) == 0, "the end of a fiber");
+  vigil::fiber<> lasts = vigil::spawn([] { vigil::make_channel<void>().recv(); });
+  c.cancel();
+  expect(throws<vigil::cancelled>([&] { vigil::wait_any(c.ctx, lasts); }), "a wait_any ends");
+}
+
 struct runner {
   vigil::fiber<> fiber;
   bool is_stopped = false;
@@ -166,6 +177,8 @@ class program {
       cancel(*c);
     for (runner& r : runners_)
       if (r.fiber.joinable()) r.fiber.join();
+    for (vigil::fiber<>& f : crowd_)
+      f.join();
     expect(model_.nothing_waits(), "a call is left");
     for (slot& s : channels_) {
       for (const value_id id : s.model->buffer)
@@ -225,6 +238,7 @@ class program {
       case 11:
         return stop(runners_[in_.below(runners_.size())]);
       default:
+        if (is_alone_) wait_for_ends();
         return call_wrongly();
     }
   }
@@ -296,8 +310,10 @@ class program {
     return {how::took, 0, id_of(*v)};
   }
 
-  void recv(model_wait& w, limit_kind kind) {
-    const slot s = some_slot(kind);  // a copy: the channel may be renewed meanwhile
+  void recv(model_wait& w, limit_kind kind) { recv(w, kind, some_slot(kind)); }
+
+  // `s`: a copy, since the channel may be renewed meanwhile.
+  void recv(model_wait& w, limit_kind kind, const slot s) {
     w.wishes.push_back({.what = wish::recv, .channel = s.model});
     const patience p = limit(w, kind);
     wait(w, [&]() -> model_result {
@@ -311,8 +327,9 @@ class program {
     });
   }
 
-  void send(model_wait& w, limit_kind kind) {
-    const slot s = some_slot(kind);
+  void send(model_wait& w, limit_kind kind) { send(w, kind, some_slot(kind)); }
+
+  void send(model_wait& w, limit_kind kind, const slot s) {
     value v = value_of<value>(++ids_);
     w.wishes.push_back({.what = wish::send, .channel = s.model, .value = ids_});
     const patience p = limit(w, kind);
@@ -411,6 +428,19 @@ class program {
     s.channel = byte / 4 % 4 == 3
                     ? vigil::make_channel<value>(s.model->capacity, vigil::named("fuzz"))
                     : vigil::make_channel<value>(s.model->capacity);
+    if (byte >= 0xe0 && !is_alone_ && crowd_.empty()) crowd(s, byte >= 0xf0);
+  }
+
+  // Makes more waits in one channel than its close ends under one hold of its lock.
+  void crowd(const slot& s, bool sends) {
+    static constexpr bool never = false;
+    for (int n = 0; n < 80; ++n) {
+      crowd_.push_back(vigil::spawn([this, s, sends] {
+        model_wait w;
+        w.stops = &never;
+        sends ? send(w, no_limit, s) : recv(w, no_limit, s);
+      }));
+    }
   }
 
   void cancel(model_context& c) {
@@ -435,6 +465,7 @@ class program {
   std::array<slot, 3> channels_;
   std::array<model_context*, 3> contexts_ = {};
   std::array<runner, 4> runners_;
+  std::vector<vigil::fiber<>> crowd_;
   value_id ids_ = 0;
 };
 

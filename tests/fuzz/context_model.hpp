@@ -122,15 +122,21 @@ class foreign_contexts {
     add(vigil::with_timeout(plain, nanoseconds(-1)).ctx).deadline = INT64_MIN;
     vigil::context far;
     vigil::context near;
-    vigil::run([&] { far = vigil::with_timeout(open, century).ctx; });
+    const auto none = vigil::clock::time_point::max();
+    const auto make_more = [&] {
+      for (const auto& c : {vigil::with_timeout(far, 2 * century), vigil::with_deadline(far, none)})
+        expect(c.ctx.deadline() == far.deadline(), "the deadline of a run that has ended");
+    };
+    {  // in later runs of its runtime and of another, and once its runtime has gone
+      vigil::runtime maker;
+      maker.run([&] { far = vigil::with_timeout(open, century).ctx; });
+      maker.run(make_more);
+      vigil::run(make_more);
+    }
+    vigil::run(make_more);
     do {  // until its timer has gone with its run
       vigil::run([&] { near = vigil::with_timeout(open, milliseconds(50)).ctx; });
     } while (near.is_done());
-    const auto none = vigil::clock::time_point::max();
-    vigil::run([&] {
-      for (const auto& c : {vigil::with_timeout(far, 2 * century), vigil::with_deadline(far, none)})
-        expect(c.ctx.deadline() == far.deadline(), "the deadline of a run that has ended");
-    });
     vigil::context unreal;
     vigil::testing::run_virtual([&] {
       unreal = vigil::with_timeout(open, nanoseconds(unit)).ctx;
