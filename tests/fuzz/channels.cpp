@@ -6,12 +6,13 @@
 // model of channel_model.hpp. All read their next call from the same bytes. In most
 // programs values are pointers that own: one that is lost is a leak, and one that comes
 // twice is freed twice.
+#include "fuzz/channel_mistakes.hpp"
 #include "fuzz/channel_model.hpp"
+#include "fuzz/channel_values.hpp"
 #include "fuzz/context_model.hpp"
 #include "fuzz/input.hpp"
 #include "fuzz/virtual_time.hpp"
 
-#include <vigil/cases.hpp>
 #include <vigil/channel.hpp>
 #include <vigil/context.hpp>
 #include <vigil/error.hpp>
@@ -25,9 +26,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <memory>
 #include <optional>
-#include <stdexcept>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -37,72 +36,6 @@ namespace {
 using namespace fuzz;
 using wish = model_wish::kind;
 using how = model_result::kind;
-
-// The values of a program, one kind for each way in which a channel moves them.
-using owned = std::unique_ptr<value_id>;
-
-struct wide {
-  std::uint64_t id;
-  std::uint64_t ignored;
-};
-
-template <class T>
-T value_of(value_id id) {
-  if constexpr (std::is_same_v<T, owned>) return std::make_unique<value_id>(id);
-  if constexpr (std::is_same_v<T, wide>) return {id, 0};
-  if constexpr (std::is_integral_v<T>) return id;
-}
-
-value_id id_of(const owned& v) {
-  return *v;
-}
-
-value_id id_of(const wide& v) {
-  return static_cast<value_id>(v.id);
-}
-
-value_id id_of(std::uint64_t v) {
-  return static_cast<value_id>(v);
-}
-
-// Calls that throw, or are of no value at all.
-void call_wrongly() {
-  using nil = vigil::channel<value_id>;
-  const auto refused = [](auto call) { return throws<std::invalid_argument>(call); };
-  expect(refused([] { static_cast<void>(vigil::with_cancel(vigil::context())); }),
-         "below a nil context");
-  expect(refused([] { static_cast<void>(vigil::with_value(vigil::context(), context_value, 1)); }),
-         "of nil");
-  expect(throws<std::logic_error>([] { nil().close(); }), "close() of a nil channel");
-  const auto too_large = [](auto call) { return throws<std::length_error>(call); };
-  expect(too_large([] { vigil::make_channel<value_id>(SIZE_MAX / 2); }), "bytes that overflow");
-  expect(too_large([] { vigil::make_channel<value_id>(SIZE_MAX / 8 + 1); }), "too many bytes");
-  expect(too_large([] { vigil::make_channel<void>(SIZE_MAX); }), "too many values");
-  expect(nil().size() == 0 && nil().capacity() == 0, "a nil channel");
-  expect(refused([] { vigil::select(vigil::otherwise(), vigil::otherwise()); }), "two otherwise");
-  const auto empty = vigil::make_channel<void>(1);
-  vigil::case_list cases;
-  const auto within = [&cases] { vigil::select(cases); };
-  cases.add(vigil::on_recv(empty, [&](bool) {
-    expect(throws<std::logic_error>(within), "a select within its own select");
-  }));
-  {
-    const vigil::scoped_close closes(empty);
-    expect(empty.try_send() && !empty.try_send() && empty.try_recv(), "a channel of nothing");
-    expect(!empty.try_recv(), "a channel of nothing is empty");
-  }
-  expect(vigil::select(cases) == 0, "a select from a closed channel");
-}
-
-// Gives a select a time with a context, as wait_any alone does.
-void wait_for_ends() {
-  const vigil::cancellable c = vigil::with_cancel(vigil::background());
-  vigil::fiber<> ends = vigil::spawn([] {});
-  expect(vigil::wait_any(c.ctx, ends) == 0, "the end of a fiber");
-  vigil::fiber<> lasts = vigil::spawn([] { vigil::make_channel<void>().recv(); });
-  c.cancel();
-  expect(throws<vigil::cancelled>([&] { vigil::wait_any(c.ctx, lasts); }), "a wait_any ends");
-}
 
 struct runner {
   vigil::fiber<> fiber;
