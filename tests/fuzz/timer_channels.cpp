@@ -6,6 +6,7 @@
 // handed to a waiting fiber may stay unseen until that fiber runs: the model notices it
 // by deadline(), and the fiber has to turn up with it in the same instant.
 #include "fuzz/input.hpp"
+#include "fuzz/timer_channel_model.hpp"
 #include "fuzz/virtual_time.hpp"
 
 #include <vigil/error.hpp>
@@ -24,79 +25,11 @@
 #include <optional>
 #include <stdexcept>
 #include <thread>
-#include <utility>
 #include <vector>
 
 namespace {
 
 using namespace fuzz;
-
-constexpr nanos none = INT64_MAX;
-constexpr nanos latest = none - 1;  // never comes, and is not shown
-
-// A fiber in a wait for one or two channels.
-struct waiting {
-  nanos since = 0;
-  nanos until = none;
-  bool on_one = true;
-};
-
-class in_line {
- public:
-  in_line(std::vector<const waiting*>& line, const waiting& w) : line_(line), waiting_(w) {
-    line.push_back(&w);
-  }
-
-  ~in_line() { std::erase(line_, &waiting_); }
-
-  in_line(const in_line&) = delete;
-  in_line& operator=(const in_line&) = delete;
-
- private:
-  std::vector<const waiting*>& line_;
-  const waiting& waiting_;
-};
-
-struct model {
-  nanos due = none;
-  nanos since = 0;  // of that deadline
-  nanos period = 0;
-  nanos slack = 0;  // the largest since then
-  nanos slack_now = 0;
-  std::uint64_t missed = 0;
-  std::vector<const waiting*> waiters;  // in the order of their coming
-  std::vector<nanos> handed;            // to waiters that have not run since
-
-  [[nodiscard]] bool is_pending() const { return due != none; }
-
-  [[nodiscard]] bool is_due() const { return due <= now(); }
-
-  [[nodiscard]] nanos rings() const { return std::max(saturated(due, slack), since); }
-
-  void set(nanos deadline) {
-    due = std::min(deadline, latest);
-    since = now();
-    slack = slack_now;
-  }
-
-  bool stop() { return std::exchange(due, none) != none; }
-
-  // Takes the value that is due.
-  nanos take() {
-    expect(is_due(), "a value comes before its time");
-    const nanos value = due;
-    if (period == 0) {
-      due = none;
-      return value;
-    }
-    nanos next = due + period;
-    for (; next <= now(); next += period)
-      ++missed;
-    due = next;  // of the same arming: a new slack need not count yet
-    since = now();
-    return value;
-  }
-};
 
 class program {
  public:
