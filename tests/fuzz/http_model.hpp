@@ -275,12 +275,13 @@ inline bool request_reader::may_be_broken(std::string_view part) const {
   }
   if (whole.read_line(part.substr(0, line + 2)) != 0) return true;
   std::string lines(part.substr(line + 2));
-  if (lines.ends_with('\r')) lines.pop_back();
+  const bool has_ended = lines.ends_with('\r');  // the last line, but for its last byte
+  if (has_ended) lines.pop_back();
   if (lines.empty()) return false;
   if (lines.ends_with("\r\n")) return whole.read_fields(lines, false) != 0;
   request_reader named({}, limits_);
   return whole.read_fields(lines + "\r\n", false) != 0 &&
-         named.read_fields(lines + ":\r\n", false) != 0;
+         (has_ended || named.read_fields(lines + ":\r\n", false) != 0);
 }
 
 // The end of a trailer; `text` begins with the last chunk, whose line ends at `from`.
