@@ -195,12 +195,15 @@ std::size_t timer_heap::pop_until(nanos limit, heap_entry* out, std::size_t most
   // It is deeper, moves first in each round, and so has put its entry there
   // before the newer one reads it.
 
+  // One begins in each round, and each goes down two levels in a round.
+  static_assert(most_reserved / sizeof(heap_entry) >> (2 * most_descents - 1) == 0,
+                "the deepest ends before there is one too many");
   descent descents[most_descents];  // the deepest first
   std::size_t under_way = 0;
   std::size_t n = 0;
   for (;;) {
     const bool more = n < most && size_ >= large && entries_[0].when() <= limit;
-    if (more && under_way < most_descents) {
+    if (more) {
       out[n++] = entries_[0];
       descents[under_way++] = {0, --size_};
     } else if (under_way == 0) {
