@@ -93,10 +93,8 @@ void for_each_function(Dwarf_Die parent, F& f) {
 Dwarf_Die whole_unit(Dwarf_Die& unit) {
   std::uint8_t type = 0;
   Dwarf_Die split{};
-  const bool is_split =
-      dwarf_cu_info(unit.cu, nullptr, &type, nullptr, &split, nullptr, nullptr, nullptr) == 0 &&
-      type == DW_UT_skeleton && split.cu != nullptr;
-  return is_split ? split : unit;
+  dwarf_cu_info(unit.cu, nullptr, &type, nullptr, &split, nullptr, nullptr, nullptr);
+  return type == DW_UT_skeleton && split.cu != nullptr ? split : unit;
 }
 
 // Calls f(begin, end) for each range of the code of a function or unit.
@@ -177,7 +175,8 @@ void symbol_reader::debug_files::name_by_dwarf(Dwfl_Module* module,
   if (Dwarf_Line* const line = dwarf_getsrc_die(unit, place)) {
     int number = 0;
     const char* const file = dwarf_linesrc(line, nullptr, nullptr);
-    if (file != nullptr && dwarf_lineno(line, &number) == 0) {
+    if (file != nullptr) {
+      dwarf_lineno(line, &number);
       here.file = file;
       here.line = static_cast<unsigned>(number);
     }

@@ -114,8 +114,11 @@ class expression {
   }
 
   void push_register(std::uint64_t n, std::int64_t offset) noexcept {
-    bad_ = bad_ || !registers_.knows(n);
-    if (!bad_) push(registers_[n] + static_cast<std::uintptr_t>(offset));
+    if (!registers_.knows(n)) {
+      bad_ = true;
+    } else {
+      push(registers_[n] + static_cast<std::uintptr_t>(offset));
+    }
   }
 
   void step(dwarf_reader& in) noexcept;
@@ -269,8 +272,8 @@ step_result step(frame& f, const stack_copy& stack, known_rules& known) noexcept
   const frame_rules& rules = *found_rules;
   caller_of caller(f, rules, stack);
   if (rules.return_register >= frame_register_count) return step_result::not_supported;
-  if (!rules.has_cfa_expression && !f.registers.knows(rules.cfa_register)) return step_result::lost;
-  if (!caller.find_cfa()) return step_result::not_supported;
+  if (!caller.find_cfa())
+    return rules.has_cfa_expression ? step_result::not_supported : step_result::lost;
   frame next;
   for (unsigned n = 0; n < frame_register_count; ++n) {
     std::uintptr_t value = 0;
