@@ -167,10 +167,9 @@ bool find_module(std::uintptr_t place, code_module& out) noexcept {
 namespace {
 
 // The description of the note with the build's number in a segment of notes.
-bool find_build_id(std::uintptr_t at, std::size_t size, build_id& out) noexcept {
+bool find_build_id(std::uintptr_t at, std::size_t left, build_id& out) noexcept {
   const auto padded = [](std::size_t n) { return (n + 3) & ~std::size_t{3}; };
-  const std::uintptr_t end = at + size;
-  while (end - at >= sizeof(ElfW(Nhdr))) {
+  while (left >= sizeof(ElfW(Nhdr))) {
     ElfW(Nhdr) note;
     if (!read_loaded(reinterpret_cast<const void*>(at), &note, sizeof note)) return false;
     const std::uintptr_t name = at + sizeof note;
@@ -184,9 +183,10 @@ bool find_build_id(std::uintptr_t at, std::size_t size, build_id& out) noexcept 
       out.size = n;
       return true;
     }
-    const std::uintptr_t next = description + padded(note.n_descsz);
-    if (next <= at || next > end) return false;
-    at = next;
+    const std::size_t size = sizeof note + padded(note.n_namesz) + padded(note.n_descsz);
+    if (size > left) return false;
+    at += size;
+    left -= size;
   }
   return false;
 }
