@@ -17,9 +17,6 @@
 
 namespace VIGIL_DETAIL {
 
-// A C++ name as in the source; any other as it is.
-std::string demangled(const char* name);
-
 class symbol_reader::debug_files {
  public:
 #if VIGIL_HAS_LIBDW

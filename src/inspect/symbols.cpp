@@ -23,8 +23,10 @@ namespace VIGIL_DETAIL {
 
 std::string demangled(const char* name) {
   int status = 0;
+  // Without the prefix it would be read as a type's: a C function `f` would be `float`.
+  const bool is_mangled = std::string_view(name).starts_with("_Z");
   const std::unique_ptr<char, decltype(&std::free)> text(
-      abi::__cxa_demangle(name, nullptr, nullptr, &status), &std::free);
+      is_mangled ? abi::__cxa_demangle(name, nullptr, nullptr, &status) : nullptr, &std::free);
   std::string out = text != nullptr ? text.get() : name;
   // The compiler's note that it has changed the parameters.
   out.resize(std::min(out.find(" [clone "), out.size()));

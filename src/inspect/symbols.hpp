@@ -30,6 +30,9 @@ struct code_place {
   std::vector<code_function> functions;
 };
 
+// A C++ name as in the source; any other as it is.
+std::string demangled(const char* name);
+
 // Whose function it is. All but the program's tell nothing to those who look for a fault.
 enum class code_owner : std::uint8_t {
   program,

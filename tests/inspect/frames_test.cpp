@@ -94,6 +94,15 @@ TEST_SUITE("frames") {
     CHECK_FALSE(is(""));
   }
 
+  TEST_CASE("names of C stay as they are, even one that mangled is a type") {
+    using vigil::detail::demangled;
+    CHECK(demangled("f") == "f");
+    CHECK(demangled("Pi") == "Pi");
+    CHECK(demangled("main") == "main");
+    CHECK(demangled("_Z1fv") == "f()");
+    CHECK(demangled("_Zf") == "_Zf");
+  }
+
   TEST_CASE("a build's number is found behind another note, wherever the segment ends") {
     struct note {
       ElfW(Nhdr) head = {.n_namesz = 4, .n_descsz = 4, .n_type = 0};
