@@ -27,6 +27,7 @@
 #include <dlfcn.h>
 #include <dwarf.h>
 #include <sys/mman.h>
+#include <ucontext.h>
 
 namespace {
 
@@ -267,10 +268,34 @@ stack_copy stack_of(fuzz::input& in) {
   return {stack_begin, stack_begin + words.size(), stack_memory().put(words)};
 }
 
+// Returns a frame that a signal has interrupted: all its registers are known.
+frame interrupted_frame_of(fuzz::input& in) {
+  ucontext_t state{};
+  auto& registers = state.uc_mcontext.gregs;
+  for (greg_t& r : registers)
+    r = static_cast<greg_t>(word_of(in));
+  registers[REG_RIP] = static_cast<greg_t>(address(file().code) + in.byte());
+  const frame f = interrupted_frame(&state);
+  const auto is = [&](unsigned n, int kernels_number) {
+    return f.registers.knows(n) &&
+           f.registers[n] == static_cast<std::uintptr_t>(registers[kernels_number]);
+  };
+  expect(!f.is_call && f.place == f.registers[return_address_register], "it is no call");
+  expect(is(stack_pointer_register, REG_RSP) && is(return_address_register, REG_RIP) &&
+             is(3, REG_RBX) && is(6, REG_RBP) && is(12, REG_R12) && is(13, REG_R13) &&
+             is(14, REG_R14) && is(15, REG_R15),
+         "the registers of a signal");
+  return f;
+}
+
 frame frame_of(fuzz::input& in) {
   frame f;
   f.place = address(file().code) + in.byte();
-  f.is_call = in.flag();
+  const std::uint8_t kind = in.byte();
+  f.is_call = kind % 2 != 0;
+  // Two values that no earlier input has.
+  if (kind == 0xfd) return interrupted_frame_of(in);
+  if (kind == 0xfe) f.place = 0;  // a call of no function
   f.registers.set(stack_pointer_register, stack_begin + in.byte());
   for (std::size_t n = in.below(8); n > 0; --n) {
     const std::size_t which = in.below(frame_register_count);
@@ -321,6 +346,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   frame_list list;
   read_frames(innermost, stack, known, list);
   expect(list.count >= 1 && list.count <= frame_list::most, "a walk ends");
+  expect(innermost.place != 0 || (list.count == 1 && list.result == frames_result::whole),
+         "no function has no caller");
+  frame_list again;
+  read_frames(innermost, stack, known, again);
+  expect(again == list, "what is known of a place does not change with the places between");
 
   f.is_loaded = false;
   known.forget();
