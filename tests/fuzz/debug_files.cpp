@@ -7,10 +7,14 @@
 // its calls. Where the entries with the place lie in each other, and nothing overlaps,
 // the answer is known: all of them, with their lines and calls.
 //
+// An input whose first byte is 0xf0 or more has names of functions and symbols instead,
+// which are put together so that it is known whose they are.
+//
 // libdwfl is told of the file by dwfl_linux_proc_report(), which this program has in
 // front of libdw's. The .dwo must lie at /proc/self/fd/100.
 #include "inspect/debug_files.hpp"
 
+#include "fuzz/function_names.hpp"
 #include "fuzz/input.hpp"
 #include "inspect/symbols.hpp"
 
@@ -270,6 +274,20 @@ bool is_same(const code_function& a, const code_function& b) {
   return a.name == b.name && a.file == b.file && a.line == b.line;
 }
 
+void check_names(fuzz::input& in) {
+  code_place all;
+  bool has_program = false;
+  while (!in.ended()) {
+    const fuzz::owned_function f = fuzz::owned_function_of(in);
+    expect(owner_of(f.function) == f.owner, "whose function it is");
+    all.functions.push_back(f.function);
+    has_program = has_program || f.owner == code_owner::program;
+    const fuzz::known_symbol s = fuzz::symbol_of(in);
+    expect(demangled(s.symbol.c_str()) == s.name, "a symbol's name");
+  }
+  expect(is_library(all) != has_program, "a place without the program is of a library");
+}
+
 void check(second_reader& second, std::uintptr_t place, const code_place& found) {
   const std::vector<code_function>& named = found.functions;
   expect(!named.empty(), "a place has a function, if only one without a name");
@@ -312,7 +330,12 @@ void check(second_reader& second, std::uintptr_t place, const code_place& found)
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::input in(data, size);
   std::vector<std::uintptr_t> places;
-  for (std::size_t n = in.below(16) + 1; n > 0; --n)
+  const std::uint8_t first = in.byte();
+  if (first >= 0xf0) {
+    check_names(in);
+    return 0;
+  }
+  for (std::size_t n = first % 16 + std::size_t{1}; n > 0; --n)
     places.push_back(loaded + in.number<std::uint16_t>());
   const std::size_t whole_size = in.number<std::uint16_t>();
   whole_file().put(in.text(whole_size));
