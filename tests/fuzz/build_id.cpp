@@ -1,7 +1,7 @@
 // Covers: src/inspect/symbols.cpp
 //
-// The notes of a broken file in memory, between two pages that cannot be read. The
-// build's number is the one that a second reader finds, which knows the end of the file.
+// The notes of a broken file in memory, amid addresses that cannot be read. The build's
+// number is the one that a second reader finds, which knows the end of the file.
 #include "fuzz/input.hpp"
 #include "inspect/symbols.hpp"
 
@@ -23,11 +23,16 @@ using fuzz::expect;
 
 constexpr std::size_t page = 4096;
 
+// How far no address on either side can be read. A place in the file that is wrong would
+// otherwise lead to memory of the program, of which the second reader knows nothing.
+constexpr std::size_t around = std::size_t{1} << 39;
+
 char* file_memory() {
   static char* const begin = [] {
-    void* const at = ::mmap(nullptr, 3 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* const at = ::mmap(
+        nullptr, 2 * around + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     expect(at != MAP_FAILED, "there is memory");
-    char* const middle = static_cast<char*>(at) + page;
+    char* const middle = static_cast<char*>(at) + around;
     expect(::mprotect(middle, page, PROT_READ | PROT_WRITE) == 0, "that can be used");
     return middle;
   }();
