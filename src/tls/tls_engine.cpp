@@ -110,11 +110,10 @@ void tls_engine::set_host(const std::string& name) {
 
 void tls_engine::require_certificate() {
   static constexpr unsigned char own_sessions[] = "vigil";
-  ::ERR_clear_error();
   // Without a session id context OpenSSL refuses sessions of peers that it has verified.
-  if (::SSL_set_session_id_context(ssl_, own_sessions, sizeof own_sessions) != 1) {
-    throw boost::system::system_error(last_error(), "vigil::io::tls_stream::require_certificate");
-  }
+  // It takes any that has at most 32 bytes.
+  static_assert(sizeof own_sessions <= SSL_MAX_SID_CTX_LENGTH);
+  ::SSL_set_session_id_context(ssl_, own_sessions, sizeof own_sessions);
   constexpr int mode = SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT;
   ::SSL_set_verify(ssl_, mode, ::SSL_get_verify_callback(ssl_));
 }
@@ -264,11 +263,8 @@ std::size_t tls_engine::see_output(boost::asio::mutable_buffer to) const noexcep
 
 void tls_engine::drop_output(std::size_t n) noexcept {
   char dropped[1024];
-  while (n != 0) {
-    const std::size_t part = take_output(boost::asio::buffer(dropped, std::min(n, sizeof dropped)));
-    if (part == 0) return;
-    n -= part;
-  }
+  while (n != 0)
+    n -= take_output(boost::asio::buffer(dropped, std::min(n, sizeof dropped)));
 }
 
 std::size_t tls_engine::output_size() const noexcept {

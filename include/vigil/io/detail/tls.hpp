@@ -51,6 +51,7 @@ class VIGIL_API tls_engine {
   std::size_t take_output(boost::asio::mutable_buffer to) noexcept;
   // The same, but leaves them there until drop_output().
   std::size_t see_output(boost::asio::mutable_buffer to) const noexcept;
+  // Caller: there are at least `n` bytes.
   void drop_output(std::size_t n) noexcept;
   std::size_t output_size() const noexcept;
   bool has_input() const noexcept;
