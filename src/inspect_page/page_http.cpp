@@ -46,7 +46,7 @@ std::optional<page_answer> refusal_of(const boost::system::error_code& error) {
   if (error == asio::error::timed_out) {
     return text_answer(408, "The head of a request must arrive within five seconds.\n");
   }
-  if (error == http::error::header_limit || error == http::error::buffer_overflow) {
+  if (error == http::error::header_limit) {
     return text_answer(431, "The head of a request may have 8 KiB.\n");
   }
   if (error == http::error::body_limit) return text_answer(413, "No request has a body here.\n");
@@ -123,7 +123,7 @@ page_answer text_answer(unsigned status, std::string text, std::string fields) {
 std::optional<page_request> read_request(page_stream& peer,
                                          std::optional<page_answer>& refusal,
                                          std::chrono::nanoseconds time) {
-  boost::beast::flat_static_buffer<head_limit> room;
+  boost::beast::flat_static_buffer<head_limit> room;  // is full only at the parser's own limit
   head_parser parser;
   parser.header_limit(head_limit);
   peer.set_read_deadline(clock::now() + time);
@@ -143,7 +143,7 @@ std::optional<page_request> read_request(page_stream& peer,
 void write_answer(page_stream& peer,
                   const page_answer& answer,
                   bool is_head,
-                  waiting_peers::member* self) {
+                  waiting_peers::member& self) {
   peer.set_write_deadline(clock::now() + time_to_take);
   boost::system::error_code error;
   asio::write(peer, asio::buffer(head_of(answer)), error);
@@ -151,7 +151,7 @@ void write_answer(page_stream& peer,
   for (std::size_t sent = 0; !is_head && !error && sent < body.size();) {
     const std::size_t n = std::min(piece, body.size() - sent);
     sent += asio::write(peer, asio::buffer(body.data() + sent, n), error);
-    if (self != nullptr) self->waits_for_peer();
+    self.waits_for_peer();
     // A peer that keeps up never makes it wait.
     this_fiber::yield();
   }

@@ -43,10 +43,10 @@ std::optional<page_request> read_request(page_stream& peer,
                                          std::chrono::nanoseconds time = time_to_ask);
 
 // Writes an answer within a minute, and ends the connection. Without a body for HEAD.
-// Tells `self`, if there is one, of each progress.
+// Tells `self` of each progress.
 void write_answer(page_stream& peer,
                   const page_answer& answer,
                   bool is_head,
-                  waiting_peers::member* self = nullptr);
+                  waiting_peers::member& self);
 
 }  // namespace VIGIL_DETAIL

@@ -208,12 +208,12 @@ void page_server::answer_one(page_stream peer) {
   waiting_peers::member self(peers_, peer.next_layer().native_handle());
   std::optional<page_answer> refusal;
   const std::optional<page_request> request = read_request(peer, refusal, settings_.patience);
-  if (refusal) return write_answer(peer, *refusal, false, &self);
+  if (refusal) return write_answer(peer, *refusal, false, self);
   if (!request) return;
   self.works();
   const page_answer a = answer(*request);
   self.waits_for_peer();
-  write_answer(peer, a, request->method == page_method::head, &self);
+  write_answer(peer, a, request->method == page_method::head, self);
 }
 
 page_answer page_server::answer(const page_request& request) {

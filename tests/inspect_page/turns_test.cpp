@@ -123,8 +123,10 @@ TEST_SUITE("live page's turns") {
       auto writer = vigil::spawn([end = ends[0]] {
         const boost::asio::generic::stream_protocol protocol(AF_UNIX, 0);
         vigil::detail::page_stream peer(socket(vigil::io::io_context(), protocol, end));
+        vigil::detail::waiting_peers alone(1);
+        vigil::detail::waiting_peers::member self(alone, end);
         vigil::detail::write_answer(
-            peer, vigil::detail::text_answer(200, std::string(size, 'x')), false);
+            peer, vigil::detail::text_answer(200, std::string(size, 'x')), false, self);
       });
       std::size_t sum = 0;
       std::size_t most_in_a_turn = 0;
