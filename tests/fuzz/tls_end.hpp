@@ -14,10 +14,12 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/ssl/stream_base.hpp>
 
+#include <openssl/bio.h>
 #include <openssl/ssl.h>
 
 namespace fuzz::tls {
@@ -26,7 +28,8 @@ using namespace std::chrono_literals;
 using boost::asio::ssl::stream_base;
 using boost::system::error_code;
 
-// Actions that a byte of a script stands for; the bytes from `sizes` on are sizes.
+// Actions that a byte of a script stands for; the bytes from `sizes` on are sizes, but
+// for the last.
 enum class action : std::uint8_t {
   new_keys,  // which the other end must answer
   short_pause,
@@ -37,7 +40,8 @@ enum class action : std::uint8_t {
   hasty_write,     // with a deadline that may cut it off
   large_write,     // from one buffer that is larger than a record
   other_shutdown,  // by another fiber, which writes meanwhile
-  sizes
+  sizes,
+  many_new_keys = 0xff  // more answers than a reader piles up, if they have padding
 };
 
 // Disturbances of an end, each so many milliseconds after the one before.
@@ -56,6 +60,7 @@ struct script {
   std::string_view disturbances;  // pairs of a time and what happens
   bool reads_slowly = false;
   bool has_small_records = false;
+  bool has_padding = false;  // to 512 bytes, even of an answer to new keys
 };
 
 // The byte at this place of all that an end sends.
@@ -117,6 +122,7 @@ class end {
   void prepare() {
     stream_.set_deadline(late());
     if (what_.has_small_records) ::SSL_set_max_send_fragment(stream_.native_handle(), 512);
+    if (what_.has_padding) ::SSL_set_block_padding(stream_.native_handle(), 512);
     error_code error;
     char byte = 0;
     stream_.read_some(boost::asio::buffer(&byte, 1), error);
@@ -163,7 +169,8 @@ class end {
   void write_all() {
     for (const char c : what_.writes) {
       const auto byte = static_cast<std::uint8_t>(c);
-      const bool is_size = byte >= static_cast<std::uint8_t>(action::sizes);
+      const bool is_size = byte >= static_cast<std::uint8_t>(action::sizes) &&
+                           byte < static_cast<std::uint8_t>(action::many_new_keys);
       const bool goes_on = is_size ? write(byte < 128 ? byte : byte * std::size_t{100}, 3)
                                    : act(static_cast<action>(byte));
       if (!goes_on) return;
@@ -180,8 +187,7 @@ class end {
   bool act(action a) {
     switch (a) {
       case action::new_keys:
-        // Before TLS 1.3 there are none.
-        static_cast<void>(::SSL_key_update(stream_.native_handle(), SSL_KEY_UPDATE_REQUESTED));
+        ask_for_keys();
         return true;
       case action::short_pause:
         vigil::sleep_for(1ms);
@@ -211,10 +217,28 @@ class end {
         other.join();
         return goes_on;
       }
+      case action::many_new_keys:
+        return ask_often();
       case action::sizes:
         break;
     }
     return false;
+  }
+
+  // Before TLS 1.3 there are no new keys. The request is sent with the next write.
+  void ask_for_keys() {
+    static_cast<void>(::SSL_key_update(stream_.native_handle(), SSL_KEY_UPDATE_REQUESTED));
+  }
+
+  // Once in a conversation, as it takes a while.
+  bool ask_often() {
+    if (std::exchange(has_asked_often_, true)) return true;
+    // A reader stops at 64 KiB of answers: 123 of them with padding, 2428 without.
+    for (int i = 0; i < 140; ++i) {
+      ask_for_keys();
+      if (!write(1, 1)) return false;
+    }
+    return true;
   }
 
   void ask_for_ticket() {
@@ -236,7 +260,7 @@ class end {
   }
 
   bool write_nothing() {
-    const std::array<boost::asio::const_buffer, 2> none = {};
+    const std::array<boost::asio::const_buffer, 3> none = {};
     error_code error;
     expect(stream_.write_some(none, error) == 0, "nothing is written");
     expect(!error || may_fail(error), "and does not fail");
@@ -304,6 +328,8 @@ class end {
       const std::array<boost::asio::mutable_buffer, 2> parts = {boost::asio::mutable_buffer{},
                                                                 boost::asio::buffer(room)};
       const std::size_t n = stream_.read_some(parts, out_.read);
+      const std::size_t unsent = BIO_ctrl_pending(::SSL_get_wbio(stream_.native_handle()));
+      expect(unsent < std::size_t{128} << 10, "no more than 64 KiB of answers pile up");
       for (std::size_t i = 0; i < n; ++i)
         expect(room[i] == sent_byte(other, out_.received + i), "what is read was sent");
       out_.received += n;
@@ -316,8 +342,9 @@ class end {
     // Meanwhile a write that needs the rest of a message reads by itself.
     if (what_.reads_slowly) vigil::sleep_for(50ms);
     set_late();
+    const std::array<boost::asio::mutable_buffer, 2> none = {};
     error_code error;
-    expect(stream_.read_some(boost::asio::mutable_buffer(), error) == 0, "nothing is asked for");
+    expect(stream_.read_some(none, error) == 0, "nothing is asked for");
     expect(!error || out_.is_closed, "and nothing fails");
   }
 
@@ -368,6 +395,7 @@ class end {
   outcome& out_;
   const vigil::clock::time_point began_ = vigil::clock::now();
   vigil::fiber<void> writing_;
+  bool has_asked_often_ = false;
   bool is_parting_ = false;
   bool has_ended_ = false;
 };

@@ -175,6 +175,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   how.wants_certificate = has(more, 0);
   how.is_anonymous = has(more, 1);
   const bool resumes = has(more, 2);
+  how.client.has_padding = has(more, 6);
+  how.server.has_padding = has(more, 7);
   if (has(more, 4)) how.server_is = has(more, 5) ? identity::foreign : identity::late;
   how.client.disturbances = in.text(in.byte() % 16);
   how.server.disturbances = in.text(in.byte() % 16);
