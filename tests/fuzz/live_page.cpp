@@ -4,12 +4,15 @@
 // Requests to a live page, once whole and once cut. Both get the same answer, which is
 // one of HTTP/1.1 that no other origin may read. A request that is served names this
 // machine, and one that acts has the token, and no origin but the page's own: a reader of
-// headers that is not Beast's says so.
+// headers that is not Beast's says so. It also says which hosts other rules would allow.
 //
 // The page is one of a process, with a thread of its own: time is real. So a request
 // whose time is over (408) has a millisecond, and may be answered all the same. Beside a
-// crowd of silent peers the page answers as if it were alone.
+// crowd of silent peers, or of peers that all wait for a look, the page answers as if it
+// were alone, and so after a peer that has left in the middle of its answer. A page that
+// was told to stop ends.
 #include "fuzz/input.hpp"
+#include "fuzz/page_program.hpp"
 #include "inspect_page/page_server.hpp"
 
 #include <algorithm>
@@ -19,6 +22,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -44,31 +49,61 @@ struct manner {
   bool has_small_results = false;  // more is 507
   bool is_impatient = false;
   bool is_crowded = false;
+  bool has_program = false;     // which it shows
+  bool has_turns = false;       // so many that a recording is more than a socket takes
+  bool is_left = false;         // by a peer that does not take its answer
+  bool is_asked_twice = false;  // at the same time
+  bool has_looks = false;       // of a crowd, all at the same time
+  bool is_stopped = false;      // in the end
 };
 
 class page_in_memory {
  public:
   explicit page_in_memory(const manner& how)
-      : page_(listening_socket::taken_over(listen(), false), options(), settings(how)) {}
+      : page_(listening_socket::taken_over(listen(), false), options(how), settings(how)) {}
 
   int connect() const {
+    const int s = try_to_connect();
+    expect(s >= 0, "the page accepts");
+    return s;
+  }
+
+  const std::string& token() const { return page_.token(); }
+
+  // Stops it, by the context that it has, and waits until it has ended.
+  void stop() {
+    stop_();
+    for (int tries = 0; tries < 10'000; ++tries) {
+      const int s = try_to_connect();
+      if (s < 0) return;
+      ::close(s);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    expect(false, "a page that is stopped ends");
+  }
+
+ private:
+  int try_to_connect() const {
     const int s = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     expect(s >= 0, "there is a socket");
     int error = 0;
     // libFuzzer's alarm may come while the page has as many as it takes.
     while ((error = ::connect(s, general(), size_)) != 0 && errno == EINTR) {
     }
-    expect(error == 0, "the page accepts");
-    return s;
+    if (error == 0) return s;
+    ::close(s);
+    return -1;
   }
 
-  const std::string& token() const { return page_.token(); }
-
- private:
-  static vigil::inspect::page_options options() {
+  vigil::inspect::page_options options(const manner& how) {
     vigil::inspect::page_options o;
     o.host_name = host_name;
     o.announce = false;
+    if (how.is_stopped) {
+      const auto [stopping, stop] = vigil::with_cancel(vigil::background());
+      o.stopping = stopping;
+      stop_ = stop;
+    }
     return o;
   }
 
@@ -93,6 +128,7 @@ class page_in_memory {
 
   sockaddr_un address_{};
   socklen_t size_ = sizeof address_;
+  vigil::cancel_function stop_;
   page_server page_;
 };
 
@@ -126,6 +162,17 @@ std::string rest_of(int from) {
     all.append(room.data(), static_cast<std::size_t>(std::max(n, ssize_t{0})));
   ::close(from);
   return all;
+}
+
+// Leaves as soon as an answer begins to come.
+void leave_after(const page_in_memory& page, std::string_view bytes) {
+  const int s = page.connect();
+  send(s, bytes);
+  ::shutdown(s, SHUT_WR);
+  pollfd answer{.fd = s, .events = POLLIN, .revents = 0};
+  while (::poll(&answer, 1, -1) < 0 && errno == EINTR) {
+  }
+  ::close(s);
 }
 
 // `pieces`: their sizes; the rest is sent as one.
@@ -162,6 +209,35 @@ class crowd {
   crowd& operator=(const crowd&) = delete;
 
  private:
+  std::vector<int> peers_;
+};
+
+// As many peers as the page has places for, all of which wait for a look.
+class busy_crowd {
+ public:
+  busy_crowd(const page_in_memory& page, const fuzz::shown_program& program)
+      : walk_(program.walk()) {
+    walk_.hold();
+    while (peers_.size() < 16) {
+      const int s = page.connect();
+      peers_.push_back(s);
+      send(s, "GET /state.json HTTP/1.1\r\nHost: localhost\r\n\r\n");
+      until_read(s);
+    }
+    walk_.wait_for_walk();
+  }
+
+  // Lets the page look, and returns the replies.
+  std::vector<std::string> replies() {
+    walk_.let_go();
+    std::vector<std::string> all;
+    for (const int s : std::exchange(peers_, {}))
+      all.push_back(rest_of(s));
+    return all;
+  }
+
+ private:
+  vigil::testing_support::held_walk& walk_;
   std::vector<int> peers_;
 };
 
@@ -274,7 +350,10 @@ seen_request read_again(std::string_view text) {
   return r;
 }
 
-bool names_this_machine(std::string host) {
+// `is_exposed`: any machine, by its address.
+bool names_this_machine(std::string host,
+                        std::string_view other_name = host_name,
+                        bool is_exposed = false) {
   host = lowered(host);
   const std::size_t name_end = host.starts_with('[') ? host.find(']') + 1 : host.find(':');
   const std::string name = host.substr(0, name_end);
@@ -283,14 +362,32 @@ bool names_this_machine(std::string host) {
                         port.find_first_not_of("0123456789", 1) != port.npos)) {
     return false;
   }
-  if (name == "localhost" || name == host_name) return true;
+  if (name == "localhost" || (!name.empty() && name == other_name)) return true;
   in6_addr v6{};
   if (name.size() > 2 && name.front() == '[') {
     if (::inet_pton(AF_INET6, name.substr(1, name.size() - 2).c_str(), &v6) != 1) return false;
-    return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
+    return is_exposed || IN6_IS_ADDR_LOOPBACK(&v6) ||
+           (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
   }
   in_addr v4{};
-  return ::inet_pton(AF_INET, name.c_str(), &v4) == 1 && name.starts_with("127.");
+  return ::inet_pton(AF_INET, name.c_str(), &v4) == 1 && (is_exposed || name.starts_with("127."));
+}
+
+// Checks the first host that a request names, for pages with other rules.
+void check_rules(std::string_view bytes) {
+  constexpr std::string_view name = "Host: ";
+  const std::size_t at = bytes.find(name);
+  if (at == bytes.npos) return;
+  const std::string_view rest = bytes.substr(at + name.size());
+  const std::string host(rest.substr(0, rest.find_first_of(std::string_view("\r\0", 2))));
+  for (const std::string_view other_name : {std::string_view(), host_name}) {
+    for (const bool is_exposed : {false, true}) {
+      const page_rules rules{
+          .is_exposed = is_exposed, .host_name = std::string(other_name), .token = {}};
+      expect(is_allowed_host(host, rules) == names_this_machine(host, other_name, is_exposed),
+             "the rules allow the same hosts");
+    }
+  }
 }
 
 // Checks a request that was answered otherwise than by a refusal.
@@ -312,8 +409,8 @@ void check_served(const page_in_memory& page, std::string_view bytes, const repl
 }
 
 // The token for 1, and for 2 more than a head may have. The token with another first or
-// last digit for 3 and 4.
-std::string expanded(const page_in_memory& page, std::string_view bytes) {
+// last digit for 3 and 4. For 5 the `group`.
+std::string expanded(const page_in_memory& page, std::string_view bytes, const std::string& group) {
   std::string all;
   for (const char c : bytes) {
     if (c == '\1' || c == '\3' || c == '\4') {
@@ -322,11 +419,22 @@ std::string expanded(const page_in_memory& page, std::string_view bytes) {
       all += token;
     } else if (c == '\2') {
       all.append(8000, 'x');
+    } else if (c == '\5') {
+      all += group;
     } else {
       all += c;
     }
   }
   return all;
+}
+
+bool is_refusal(const reply& r) {
+  return r.status == 0 || r.status / 100 == 4;
+}
+
+bool is_busy(std::string_view text) {
+  return text.starts_with("HTTP/1.1 429 ") || text.starts_with("HTTP/1.1 408 ") ||
+         text.starts_with("HTTP/1.1 503 ");
 }
 
 // Asks again if the act before has not ended altogether, or a busy machine was too slow.
@@ -337,10 +445,53 @@ std::string reply_in_time(const page_in_memory& page,
   for (int tries = 0;; ++tries) {
     expect(tries < 1000, "the page has time at some time");
     std::string r = reply_to(page, bytes, pieces);
-    const bool is_busy = r.starts_with("HTTP/1.1 429 ") || r.starts_with("HTTP/1.1 408 ") ||
-                         r.starts_with("HTTP/1.1 503 ");
-    if (!is_busy) return r;
+    if (!is_busy(r)) return r;
   }
+}
+
+// The cuts decide how much is parsed of a head that is too long, or not whole.
+void check_same(const reply& whole, const reply& other, bool is_long) {
+  const auto is_none = [](const reply& r) { return r.status == 0 || r.status == 400; };
+  if ((is_long && is_refusal(whole) && is_refusal(other)) || (is_none(whole) && is_none(other)))
+    return;
+  const bool is_same = whole.status == other.status && whole.head == other.head;
+  if (!is_same)
+    std::fprintf(stderr, "whole:\n%s\nother:\n%s\n", whole.head.c_str(), other.head.c_str());
+  expect(is_same, "the reply is the same");
+  if (whole.status != 200) expect(whole.body == other.body, "the text of a refusal is the same");
+}
+
+// The same request from two peers at a time: of two acts one may have to wait.
+void check_twice(const page_in_memory& page,
+                 std::string_view bytes,
+                 const reply& whole,
+                 bool is_long) {
+  const std::array peers = {page.connect(), page.connect()};
+  for (const int s : peers) {
+    send(s, bytes);
+    ::shutdown(s, SHUT_WR);
+  }
+  for (const int s : peers) {
+    const std::string text = rest_of(s);
+    if (!is_busy(text)) check_same(whole, parsed(text), is_long);
+  }
+}
+
+void check_beside_looks(const page_in_memory& page,
+                        const fuzz::shown_program& program,
+                        std::string_view bytes,
+                        const reply& whole,
+                        bool is_long) {
+  busy_crowd others(page, program);
+  const int s = page.connect();
+  send(s, bytes);
+  ::shutdown(s, SHUT_WR);
+  until_read(s);
+  const std::vector<std::string> looks = others.replies();
+  const std::string text = rest_of(s);
+  if (!is_busy(text)) check_same(whole, parsed(text), is_long);
+  for (const std::string& look : looks)
+    expect(is_busy(look) || parsed(look).status == 200, "all that wait for a look get one");
 }
 
 }  // namespace
@@ -357,10 +508,20 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   how.has_small_results = (flags & 0x20) != 0;
   how.is_impatient = (flags & 0x40) != 0;
   how.is_crowded = (flags & 0x80) != 0;
-  const page_in_memory page(how);
+  const std::uint8_t more = in.byte();
+  how.has_program = (more & 0x01) != 0;
+  how.has_turns = (more & 0x02) != 0;
+  how.is_left = (more & 0x04) != 0;
+  how.is_asked_twice = (more & 0x08) != 0;
+  how.has_looks = (more & 0x10) != 0;
+  how.is_stopped = (more & 0x20) != 0;
+  std::optional<fuzz::shown_program> program;
+  if (how.has_program) program.emplace(how.has_turns ? 1500 : 1);
+  page_in_memory page(how);
   const std::string_view pieces = in.text(flags % 32);
   const std::string_view given = in.rest();
-  const std::string bytes = expanded(page, given);
+  const std::string bytes = expanded(page, given, program ? program->group() : std::string());
+  check_rules(bytes);
   if (how.is_impatient) {
     const int s = page.connect();
     send(s, bytes);
@@ -368,24 +529,20 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     parsed(text);
     return 0;
   }
-  const crowd others(page, how.is_crowded ? 20 : 0);
-  const std::string text = reply_in_time(page, bytes, {});
-  const std::string cut_text = reply_in_time(page, bytes, pieces);
-  const reply whole = parsed(text);
-  const reply cut = parsed(cut_text);
-  const auto is_refusal = [](const reply& r) { return r.status == 0 || r.status / 100 == 4; };
-  // The cuts decide how much is parsed of a head that is too long, or not whole.
-  const bool is_long = given.find('\2') != given.npos;
-  const auto is_none = [](const reply& r) { return r.status == 0 || r.status == 400; };
-  if ((is_long && is_refusal(whole) && is_refusal(cut)) || (is_none(whole) && is_none(cut)))
-    return 0;
-  const bool is_same = whole.status == cut.status && whole.head == cut.head;
-  if (!is_same) std::fprintf(stderr, "whole:\n%s\n\ncut:\n%s\n", text.c_str(), cut_text.c_str());
-  expect(is_same, "the reply is the same");
-  if (whole.status != 200) {
-    expect(whole.body == cut.body, "the text of a refusal is the same");
+  {
+    const crowd others(page, how.is_crowded ? 20 : 0);
+    if (how.is_left) leave_after(page, bytes);
+    const std::string text = reply_in_time(page, bytes, {});
+    const std::string cut_text = reply_in_time(page, bytes, pieces);
+    const reply whole = parsed(text);
+    const bool is_long = given.find('\2') != given.npos;
+    check_same(whole, parsed(cut_text), is_long);
+    constexpr unsigned not_recording = 409;
+    if (!is_refusal(whole) || whole.status == not_recording) check_served(page, bytes, whole);
+    if (how.is_asked_twice) check_twice(page, bytes, whole, is_long);
+    if (how.has_looks && program && !how.is_crowded)
+      check_beside_looks(page, *program, bytes, whole, is_long);
   }
-  constexpr unsigned not_recording = 409;
-  if (!is_refusal(whole) || whole.status == not_recording) check_served(page, bytes, whole);
+  if (how.is_stopped) page.stop();
   return 0;
 }

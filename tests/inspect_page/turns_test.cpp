@@ -2,6 +2,7 @@
 // program looked at, or more than one piece of an answer written.
 #include "core/sched/worker/running_runtimes.hpp"
 #include "core/sched/worker/scheduler.hpp"
+#include "inspect_page/held_walk.hpp"
 #include "inspect_page/page_client.hpp"
 #include "inspect_page/page_http.hpp"
 #include "support/note.hpp"
@@ -10,9 +11,7 @@
 #include <vigil/vigil.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
-#include <memory>
 #include <string>
 #include <string_view>
 
@@ -33,47 +32,6 @@ int page_thread() {
     if (s.settings().is_observer) thread = s.workers().front()->kernel_thread.load();
   });
   return thread;
-}
-
-// Stands for the tasks of a runtime, which a walk comes to in the same pass as to its
-// fibers. It keeps the walk until it may go on.
-class held_walk : public vigil::detail::runtime_part {
- public:
-  void stop_all() noexcept override {}
-
-  void write(vigil::detail::dump_writer&) noexcept override {}
-
-  bool copy(vigil::detail::shown_tasks&) noexcept override {
-    thread_.store(::gettid());
-    thread_.notify_all();
-    may_go_.wait(false);
-    return true;
-  }
-
-  void hold() noexcept {
-    thread_.store(0);
-    may_go_.store(false);
-  }
-
-  // Waits for the walk, and returns its thread.
-  int wait_for_walk() const noexcept {
-    thread_.wait(0);
-    return thread_.load();
-  }
-
-  void let_go() noexcept {
-    may_go_.store(true);
-    may_go_.notify_all();
-  }
-
- private:
-  std::atomic<int> thread_{0};
-  std::atomic<bool> may_go_{true};
-};
-
-held_walk& walk_of_this_runtime() {
-  return vigil::detail::current_fiber()->sched->parts_above.find_or_make<held_walk>(
-      vigil::detail::runtime_part::kind::tasks, [] { return std::make_unique<held_walk>(); });
 }
 
 // All that has come since the last call.
