@@ -416,9 +416,9 @@ inline verdict request_reader::read() {
     return is_too_long ? refused_somehow() : ends(verdict::broken);
   }
   const unsigned status = read_header(header);
-  if (status != 0) return is_too_long || has_odd_coding_ ? refused_somehow() : refused(status);
-  if (is_too_long) return too_long(header);
   if (has_odd_coding_) return refused_somehow();
+  if (status != 0) return is_too_long ? refused_somehow() : refused(status);
+  if (is_too_long) return too_long(header);
   if (const unsigned wrong = status_of_fields()) return refused(wrong);
   left_.remove_prefix(header.size());
   const bool has_body = is_chunked_ || length_.value_or(0) != 0;
