@@ -10,6 +10,7 @@
 // before its time, after a stop, or beside another run of every(); and, each time all is
 // at rest, that none is missing. With timer_order::as_armed it knows the order as well.
 #include "fuzz/input.hpp"
+#include "fuzz/timer_crowd.hpp"
 #include "fuzz/timer_model.hpp"
 #include "fuzz/virtual_time.hpp"
 
@@ -298,50 +299,8 @@ class program {
   void many() {
     const std::uint8_t how = in_.byte();
     const std::size_t n = std::size_t{1} << how % 12;
-    how < 128 ? burst(n) : crowd(n);
-  }
-
-  // Many that never fire: what is left of them in the heap is swept.
-  void burst(std::size_t n) {
-    std::vector<vigil::timer> all;
-    for (std::size_t i = 0; i < n; ++i)
-      all.push_back(vigil::after_func(nanoseconds(unit * static_cast<nanos>(i % 128)), [] {
-        expect(false, "a timer fires that is stopped at once");
-      }));
-    const bool reset_first = in_.flag();
-    for (const vigil::timer& t : all) {
-      if (reset_first) expect(t.reset(nanoseconds(unit)), "a reset before anything ran");
-      expect(t.stop(), "a stop before anything ran");
-    }
-  }
-
-  // Many that come due at the same instant, some of them again and some no more.
-  void crowd(std::size_t n) {
-    const nanos begin = now();
-    const nanos length = (nanos{in_.byte()} + 1) * unit;
-    const std::size_t step = 1 + in_.below(4);
-    std::vector<std::size_t> expected;
-    std::vector<std::size_t> came;
-    std::vector<vigil::timer> all;
-    for (std::size_t i = 0; i < n; ++i) {
-      all.push_back(vigil::after_func(nanoseconds(length), [&came, begin, length, i] {
-        expect(now() == begin + length, "one of a crowd comes at another time");
-        came.push_back(i);
-      }));
-    }
-    for (std::size_t i = 0; i < n; ++i)
-      i % step != 0 ? expect(all[i].stop(), "a stop in a crowd") : expected.push_back(i);
-    for (std::size_t i = 0; i < n; i += 2 * step) {
-      expect(all[i].reset(nanoseconds(length)), "a reset in a crowd");
-      expected.erase(std::find(expected.begin(), expected.end(), i));
-      expected.push_back(i);
-    }
-    advance(length);
-    if (!world_.is_as_armed()) {
-      std::sort(expected.begin(), expected.end());
-      std::sort(came.begin(), came.end());
-    }
-    expect(came == expected, "a crowd fires once each, in the order of arming");
+    if (how < 128) return timer_burst(in_, n);
+    timer_crowd(in_, n, world_.is_as_armed(), [this](nanos length) { advance(length); });
   }
 
   // --- changes, by main (`inside` is null) or in a run of that timer
