@@ -14,9 +14,6 @@
 
 namespace fuzz {
 
-inline constexpr nanos no_deadline = INT64_MAX;
-inline constexpr nanos latest = no_deadline - 1;  // never comes, and is not shown
-
 // The readings that are expected of the clocks.
 struct model_clocks {
   nanos shift[2] = {0, 0};  // wall, boot

@@ -1,5 +1,5 @@
-// Reads the answers of the server of the target http_server: each must be one of
-// HTTP/1.1.
+// Reads the answers of the HTTP server's target: each must be one of HTTP/1.1. The live
+// page's target reads the fields of its own by it.
 #pragma once
 
 #include "fuzz/input.hpp"

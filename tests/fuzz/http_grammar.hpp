@@ -1,5 +1,5 @@
-// The parts of RFC 9110 and 9112 that http_model.hpp reads by: tokens, lists, numbers,
-// authorities and the extensions of chunks.
+// The parts of RFC 9110 and 9112 that http_model.hpp reads by, and the target live_page:
+// tokens, lists, numbers, authorities and the extensions of chunks.
 #pragma once
 
 #include <algorithm>

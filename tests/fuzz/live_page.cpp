@@ -11,6 +11,8 @@
 // crowd of silent peers, or of peers that all wait for a look, the page answers as if it
 // were alone, and so after a peer that has left in the middle of its answer. A page that
 // was told to stop ends.
+#include "fuzz/http_answers.hpp"
+#include "fuzz/http_grammar.hpp"
 #include "fuzz/input.hpp"
 #include "fuzz/page_program.hpp"
 #include "inspect_page/page_server.hpp"
@@ -42,6 +44,9 @@ namespace {
 
 using namespace vigil::detail;
 using fuzz::expect;
+using fuzz::http::field;
+using fuzz::http::small;
+using fuzz::http::trimmed;
 
 constexpr std::string_view host_name = "vigil.example";
 
@@ -73,13 +78,10 @@ class page_in_memory {
   // Stops it, by the context that it has, and waits until it has ended.
   void stop() {
     stop_();
-    for (int tries = 0; tries < 10'000; ++tries) {
-      const int s = try_to_connect();
-      if (s < 0) return;
+    for (int s = 0; (s = try_to_connect()) >= 0;) {
       ::close(s);
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // its thread is real
     }
-    expect(false, "a page that is stopped ends");
   }
 
  private:
@@ -249,13 +251,6 @@ struct reply {
   std::string_view body;
 };
 
-std::string_view field(std::string_view head, std::string_view name) {
-  const std::size_t at = head.find("\r\n" + std::string(name) + ": ");
-  if (at == head.npos) return {};
-  const std::size_t begin = at + name.size() + 4;
-  return head.substr(begin, head.find("\r\n", begin) - begin);
-}
-
 reply parsed(std::string_view text) {
   reply r;
   if (text.empty()) return r;
@@ -304,21 +299,6 @@ struct seen_request {
   }
 };
 
-std::string lowered(std::string_view text) {
-  std::string low(text);
-  for (char& c : low)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + ('a' - 'A'));
-  return low;
-}
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t'))
-    text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t'))
-    text.remove_suffix(1);
-  return text;
-}
-
 // Reads a request that the page has taken to be right.
 seen_request read_again(std::string_view text) {
   seen_request r;
@@ -345,7 +325,7 @@ seen_request read_again(std::string_view text) {
     }
     const std::size_t colon = line.find(':');
     expect(colon != line.npos, "a field has a name");
-    r.fields.emplace_back(lowered(line.substr(0, colon)), trimmed(line.substr(colon + 1)));
+    r.fields.emplace_back(small(line.substr(0, colon)), trimmed(line.substr(colon + 1)));
   }
   return r;
 }
@@ -354,7 +334,7 @@ seen_request read_again(std::string_view text) {
 bool names_this_machine(std::string host,
                         std::string_view other_name = host_name,
                         bool is_exposed = false) {
-  host = lowered(host);
+  host = small(host);
   const std::size_t name_end = host.starts_with('[') ? host.find(']') + 1 : host.find(':');
   const std::string name = host.substr(0, name_end);
   const std::string port = host.substr(std::min(name_end, host.size()));
@@ -404,7 +384,7 @@ void check_served(const page_in_memory& page, std::string_view bytes, const repl
   const auto tokens = request.all("x-vigil-token");
   expect(tokens.size() == 1 && tokens[0] == page.token(), "what acts has the token");
   const auto origins = request.all("origin");
-  expect(origins.empty() || lowered(origins[0]) == "http://" + lowered(hosts[0]),
+  expect(origins.empty() || small(origins[0]) == "http://" + small(hosts[0]),
          "what acts comes from no other page");
 }
 

@@ -11,13 +11,10 @@
 
 namespace fuzz {
 
-inline constexpr nanos none = INT64_MAX;
-inline constexpr nanos latest = none - 1;  // never comes, and is not shown
-
 // A fiber in a wait for one or two channels.
 struct waiting {
   nanos since = 0;
-  nanos until = none;
+  nanos until = no_deadline;
   bool on_one = true;
 };
 
@@ -37,8 +34,8 @@ class in_line {
   const waiting& waiting_;
 };
 
-struct model {
-  nanos due = none;
+struct timer_channel_model {
+  nanos due = no_deadline;
   nanos since = 0;  // of that deadline
   nanos period = 0;
   nanos slack = 0;  // the largest since then
@@ -47,7 +44,7 @@ struct model {
   std::vector<const waiting*> waiters;  // in the order of their coming
   std::vector<nanos> handed;            // to waiters that have not run since
 
-  [[nodiscard]] bool is_pending() const { return due != none; }
+  [[nodiscard]] bool is_pending() const { return due != no_deadline; }
 
   [[nodiscard]] bool is_due() const { return due <= now(); }
 
@@ -59,14 +56,14 @@ struct model {
     slack = slack_now;
   }
 
-  bool stop() { return std::exchange(due, none) != none; }
+  bool stop() { return std::exchange(due, no_deadline) != no_deadline; }
 
   // Takes the value that is due.
   nanos take() {
     expect(is_due(), "a value comes before its time");
     const nanos value = due;
     if (period == 0) {
-      due = none;
+      due = no_deadline;
       return value;
     }
     nanos next = due + period;

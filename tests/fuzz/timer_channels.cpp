@@ -47,7 +47,7 @@ class program {
   void check_gone() {
     for (const slot& s : slots_) {
       if (s.of == nullptr) continue;
-      expect(s.deadline() == none, "after the run nothing is pending");
+      expect(s.deadline() == no_deadline, "after the run nothing is pending");
       expect(s.channel().try_recv().is_closed(), "after the run the channel is closed");
       expect(!(s.ticker ? s.ticker.stop() : s.timer.stop()), "after the run stop() is false");
       const nanoseconds d(1);
@@ -62,7 +62,7 @@ class program {
 
  private:
   struct slot {
-    std::shared_ptr<model> of;
+    std::shared_ptr<timer_channel_model> of;
     vigil::timer timer;
     vigil::ticker ticker;
 
@@ -156,9 +156,9 @@ class program {
 
   // --- the deadlines
 
-  model& fresh(slot& s) {
+  timer_channel_model& fresh(slot& s) {
     drop(s);
-    s.of = std::make_shared<model>();
+    s.of = std::make_shared<timer_channel_model>();
     models_.push_back(s.of);
     return *s.of;
   }
@@ -172,7 +172,7 @@ class program {
   }
 
   void make_timer(slot& s) {
-    model& m = fresh(s);
+    timer_channel_model& m = fresh(s);
     if (in_.flag()) {
       const nanos delay = some_delay(in_);
       m.set(in(delay));
@@ -185,7 +185,7 @@ class program {
   }
 
   void make_ticker(slot& s) {
-    model& m = fresh(s);
+    timer_channel_model& m = fresh(s);
     m.period = some_period(in_);
     const nanos first = in_.flag() ? some_delay(in_) : m.period;
     m.set(in(first));
@@ -203,7 +203,7 @@ class program {
   void reset(slot& s) {
     if (s.of == nullptr) return;
     observe(s);
-    model& m = *s.of;
+    timer_channel_model& m = *s.of;
     const bool was_pending = m.is_pending();
     bool said = false;
     if (s.ticker) {
@@ -286,16 +286,16 @@ class program {
 
   // If the library has handed a value to a waiting fiber, the deadline has moved.
   static void observe(const slot& s) {
-    model& m = *s.of;
+    timer_channel_model& m = *s.of;
     if (m.waiters.size() > m.handed.size() && m.is_pending() && m.is_due() &&
         s.deadline() != m.due) {
       m.handed.push_back(m.take());
     }
-    expect(s.deadline() == (m.due >= latest ? none : m.due), "deadline()");
+    expect(s.deadline() == (m.due >= latest ? no_deadline : m.due), "deadline()");
   }
 
   // A fiber has received it.
-  void received(model& m, const waiting& w, vigil::clock::time_point t) {
+  void received(timer_channel_model& m, const waiting& w, vigil::clock::time_point t) {
     const nanos value = t.time_since_epoch().count();
     const auto i = std::find(m.handed.begin(), m.handed.end(), value);
     if (i != m.handed.end()) {
@@ -312,7 +312,7 @@ class program {
     }
   }
 
-  static void expect_timeout(const model& m, const waiting& w) {
+  static void expect_timeout(const timer_channel_model& m, const waiting& w) {
     expect(now() == std::max(w.since, w.until), "a wait ends at its deadline");
     expect(!m.is_pending() || m.rings() >= now(), "a value was there");
     // If others wait, it may have been handed to one of them.
@@ -333,7 +333,9 @@ class program {
     vigil::go([this, m = s.of, channel = s.channel(), patience] { wait(m, channel, patience); });
   }
 
-  void wait(const std::shared_ptr<model>& m, const vigil::timer_receiver& channel, nanos patience) {
+  void wait(const std::shared_ptr<timer_channel_model>& m,
+            const vigil::timer_receiver& channel,
+            nanos patience) {
     waiting w{now(), now() + patience};
     const in_line place(m->waiters, w);
     const auto got = channel.recv_for(nanoseconds(patience));
@@ -378,7 +380,9 @@ class program {
       if (s.ticker) {
         expect(s.ticker.missed() == s.of->missed, "missed()");
       } else {
-        const nanos left = s.of->due >= latest ? none : s.of->is_due() ? 0 : s.of->due - now();
+        const nanos left = s.of->due >= latest ? no_deadline
+                           : s.of->is_due()    ? 0
+                                               : s.of->due - now();
         expect(s.timer.remaining().count() == left, "remaining()");
       }
     }
@@ -386,7 +390,7 @@ class program {
 
   input& in_;
   std::array<slot, 4> slots_;
-  std::vector<std::shared_ptr<model>> models_;
+  std::vector<std::shared_ptr<timer_channel_model>> models_;
   bool on_thread_ = false;
   bool is_over_ = false;
 };

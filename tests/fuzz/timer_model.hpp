@@ -49,9 +49,6 @@ class timer_run;
 
 class world {
  public:
-  // A deadline from here on never comes, and is not shown.
-  static constexpr nanos latest = INT64_MAX - 1;
-
   explicit world(bool as_armed) noexcept : as_armed_(as_armed) {}
 
   [[nodiscard]] bool is_as_armed() const noexcept { return as_armed_; }

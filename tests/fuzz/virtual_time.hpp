@@ -19,6 +19,9 @@ using std::chrono::nanoseconds;
 // Most durations are a multiple: slack is kept in whole microseconds.
 inline constexpr nanos unit = 1000;
 
+inline constexpr nanos no_deadline = INT64_MAX;
+inline constexpr nanos latest = no_deadline - 1;  // never comes, and is not shown
+
 inline nanos now() {
   return vigil::clock::now().time_since_epoch().count();
 }
