@@ -22,10 +22,15 @@ MOST_LINES = 800
 GENERATED = re.compile(r"docs/internals/walks\.md|packaging/abi/[^/]+\.abi")
 
 
-def changed_lines(root, commit):
+def commits_since(root, first):
+    """Of each: its short name, its message, and git's list of changed files."""
+    said = git(root, "log", "--no-merges", "-M", "--numstat", "-z", "--format=%x01%h%x02%B%x02", f"{first}..HEAD")
+    return [entry.split("\x02") for entry in said.split("\x01")[1:]]
+
+
+def changed_lines(files):
     """A file that has moved counts with the lines that differ; one that is no text, not."""
-    rows = git(root, "show", "-M", "--format=", "--numstat", "-z", commit).split("\0")
-    count, rows = 0, iter(rows)
+    count, rows = 0, iter(files.split("\0"))
     for row in rows:
         if not row.strip():
             continue
@@ -57,11 +62,10 @@ def main():
             faults.append(f"{commit}: {len(title)} characters, at most {MOST}: {title}")
         if not re.match(r"[\w/., +*-]+: \S", title) or title.endswith("."):
             faults.append(f"{commit}: not `area: what changed`: {title}")
-    sized = git(root, "log", "--no-merges", "--format=%h", f"{FIRST_OF_A_SIZE}..HEAD").split()
-    for commit in sized:
-        lines = changed_lines(root, commit)
-        body = git(root, "show", "-s", "--format=%B", commit)
-        if lines > MOST_LINES and not re.search(r"^One idea: \S", body, re.M):
+    sized = commits_since(root, FIRST_OF_A_SIZE)
+    for commit, message, files in sized:
+        lines = changed_lines(files)
+        if lines > MOST_LINES and not re.search(r"^One idea: \S", message, re.M):
             faults.append(f"{commit}: {lines} changed lines, more than {MOST_LINES}: cut it into "
                           "a series, or say in a line `One idea: ...` what makes it one")
     print("\n".join(faults) or f"{count} titles, {len(sized)} sizes")

@@ -30,17 +30,27 @@ namespace {
   asm volatile("" ::: "memory");
 }
 
-// Computes until standard error has the text.
-void compute_until_told(error_output& said, const char* text) {
-  std::atomic<bool> is_told{false};
-  std::thread reader([&] {
-    while (!said.has(text))
-      std::this_thread::sleep_for(1ms);
-    is_told.store(true);
-  });
-  compute_until(is_told);
-  reader.join();
-}
+// Becomes true when standard error has a text. It is made before the runtime: to start its
+// thread may take longer than a limit.
+class told {
+ public:
+  told(error_output& said, const char* text)
+      : reader_([this, &said, text] {
+          while (!said.has(text))
+            std::this_thread::sleep_for(1ms);
+          is_told_.store(true);
+        }) {}
+  ~told() { reader_.join(); }
+
+  [[gnu::noinline]] void compute_until_told() const {
+    compute_until(is_told_);
+    asm volatile("" ::: "memory");
+  }
+
+ private:
+  std::atomic<bool> is_told_{false};
+  std::thread reader_;  // after what it writes
+};
 
 vigil::options watched() {
   vigil::options o;
@@ -133,16 +143,15 @@ TEST_SUITE("long_run") {
   TEST_CASE("child: computes until its frames are told" * doctest::skip()) {
     vigil::inspect::install();
     error_output said;
+    const told frames(said, "    at ");
+    const told another(said, "(another), started at");
     vigil::run(watched(), [&] {
-      const auto computes = [&](const char* text) {
-        return vigil::spawn({.name = "computes"},
-                            [&said, text] { compute_until_told(said, text); });
+      const auto computes = [](const told& t) {
+        return vigil::spawn({.name = "computes"}, [&t] { t.compute_until_told(); });
       };
-      computes("    at ").join();
-      auto again = computes("(another), started at");
-      vigil::spawn({.name = "another"}, [&said] {
-        compute_until_told(said, "(another), started at");
-      }).join();
+      computes(frames).join();
+      auto again = computes(another);
+      vigil::spawn({.name = "another"}, [&] { another.compute_until_told(); }).join();
       again.join();
     });
   }
@@ -165,18 +174,18 @@ TEST_SUITE("long_run") {
   TEST_CASE("child: a limit of record_on passes" * doctest::skip()) {
     vigil::inspect::install();
     error_output said;
+    const told frames(said, "    at ");
+    const told late(said, "timer_late of inspect::record_on");
     vigil::options o;
     o.workers = 1;
     o.recorder_events = 1024;
     vigil::run(o, [&] {
       // No files; the overseer sleeps as the limits come.
       vigil::inspect::record_on({.ran_for = 10ms, .files = 0});
-      vigil::spawn({.name = "runs"}, [&] { compute_until_told(said, "    at "); }).join();
+      vigil::spawn({.name = "runs"}, [&] { frames.compute_until_told(); }).join();
       vigil::inspect::record_on({.timer_late = 10ms, .files = 0});
       const auto t = vigil::every(1ms, [] {});
-      vigil::spawn({.name = "delays"}, [&] {
-        compute_until_told(said, "timer_late of inspect::record_on");
-      }).join();
+      vigil::spawn({.name = "delays"}, [&] { late.compute_until_told(); }).join();
     });
   }
 
@@ -198,7 +207,8 @@ TEST_SUITE("long_run") {
   TEST_CASE("child: computes and is not asked" * doctest::skip()) {
     vigil::inspect::install({.running_signal = 0});
     error_output said;
-    vigil::run(watched(), [&] { compute_until_told(said, "(main), started at"); });
+    const told report(said, "(main), started at");
+    vigil::run(watched(), [&] { report.compute_until_told(); });
   }
 
   TEST_CASE("a fiber that computes is told where no thread may be asked for its frames") {
