@@ -30,8 +30,8 @@ namespace {
   asm volatile("" ::: "memory");
 }
 
-// Becomes true when standard error has a text. It is made before the runtime: to start its
-// thread may take longer than a limit.
+// A fiber's work until standard error has a text. It is made before the runtime, since to
+// start its thread may take longer than a limit.
 class told {
  public:
   told(error_output& said, const char* text)
@@ -40,6 +40,7 @@ class told {
             std::this_thread::sleep_for(1ms);
           is_told_.store(true);
         }) {}
+
   ~told() { reader_.join(); }
 
   [[gnu::noinline]] void compute_until_told() const {
