@@ -185,8 +185,10 @@ TEST_SUITE("long_run") {
       vigil::inspect::record_on({.ran_for = 10ms, .files = 0});
       vigil::spawn({.name = "runs"}, [&] { frames.compute_until_told(); }).join();
       vigil::inspect::record_on({.timer_late = 10ms, .files = 0});
-      const auto t = vigil::every(1ms, [] {});
-      vigil::spawn({.name = "delays"}, [&] { late.compute_until_told(); }).join();
+      vigil::spawn({.name = "delays"}, [&] {
+        const auto t = vigil::every(1ms, [] {});  // armed on a worker that it then keeps
+        late.compute_until_told();
+      }).join();
     });
   }
 
