@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Checks that public headers stay light: usage: check_headers.py SOURCE_ROOT COMPILER...
+"""Checks that public headers compile alone and stay light: usage: check_headers.py SOURCE_ROOT COMPILER...
 
-Counts the lines of each header in include/vigil after preprocessing and
-compares them with tests/headers/budget.txt. A header without a budget and a budget
+Counts the lines of each header in include/vigil after preprocessing, compares them with
+tests/headers/budget.txt, and compiles them. A header without a budget and a budget
 without a header are faults as well.
 """
 import subprocess
@@ -15,7 +15,7 @@ def read_budgets(path):
     return {words[0]: int(words[1]) for words in lines if words}
 
 
-def size_of(root, compiler, name):
+def preprocessed(root, compiler, name):
     done = subprocess.run(
         [*compiler, "-std=c++20", "-E", "-P", "-x", "c++", "-I", root / "include", "-"],
         input=f"#include <vigil/{name}>\n",
@@ -23,7 +23,18 @@ def size_of(root, compiler, name):
         text=True,
         check=True,
     )
-    return done.stdout.count("\n")
+    return done.stdout
+
+
+def errors_in(compiler, text):
+    done = subprocess.run(
+        [*compiler, "-std=c++20", "-fsyntax-only", "-x", "c++-cpp-output", "-"],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return [line for line in done.stderr.splitlines() if "error: " in line]
 
 
 def main():
@@ -35,7 +46,10 @@ def main():
     faults = [f"{name}: in budget.txt, but there is no such header"
               for name in sorted(budgets.keys() - set(headers))]
     for name in headers:
-        size = size_of(root, compiler, name)
+        text = preprocessed(root, compiler, name)
+        size = text.count("\n")
+        if errors := errors_in(compiler, text):
+            faults.append(f"{name} does not compile alone: {errors[0]}")
         if name not in budgets:
             faults.append(f"{name}: no budget; it has {size} lines now")
         elif size > budgets[name]:
