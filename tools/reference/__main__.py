@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Makes the reference from the headers, and the site: usage: reference [SOURCE_ROOT] WHAT
 
-  --counts      prints the public names and how many have which part
-  --missing     prints the parts that each name lacks
+  --counts      prints the public names and how many have which part; check_reference.py
+                says which name lacks one
   --site OUT    builds the site into OUT/html, from pages that it writes into OUT/source;
                 with `--only NAME,...` from those of a few names and guides
   --pages OUT   writes these pages only
@@ -87,9 +87,6 @@ def main():
     model = models.Model(root)
     if arguments[0] == "--counts":
         print(counts(model))
-    elif arguments[0] == "--missing":
-        for name, parts in model.missing().items():
-            print(f"{name}: {', '.join(parts)}")
     elif arguments[0] in ("--site", "--pages") and len(arguments) in (2, 4):
         if arguments[2:3] == ["--only"]:
             model.keep_only(arguments[3].split(","))
