@@ -26,7 +26,7 @@ def preprocessed(root, compiler, name):
     return done.stdout
 
 
-def errors_in(compiler, text):
+def first_error(compiler, text):
     done = subprocess.run(
         [*compiler, "-std=c++20", "-fsyntax-only", "-x", "c++-cpp-output", "-"],
         input=text,
@@ -34,7 +34,8 @@ def errors_in(compiler, text):
         text=True,
         check=False,
     )
-    return [line for line in done.stderr.splitlines() if "error: " in line]
+    errors = [line for line in done.stderr.splitlines() if "error: " in line]
+    return None if done.returncode == 0 else (errors or ["the compiler failed without a message"])[0]
 
 
 def main():
@@ -48,8 +49,8 @@ def main():
     for name in headers:
         text = preprocessed(root, compiler, name)
         size = text.count("\n")
-        if errors := errors_in(compiler, text):
-            faults.append(f"{name} does not compile alone: {errors[0]}")
+        if error := first_error(compiler, text):
+            faults.append(f"{name} does not compile alone: {error}")
         if name not in budgets:
             faults.append(f"{name}: no budget; it has {size} lines now")
         elif size > budgets[name]:

@@ -14,6 +14,8 @@
 
 namespace fuzz::http {
 
+inline constexpr std::string_view begin_of_head = "HTTP/1.1 ";
+
 struct said_answer {
   unsigned status = 0;
   std::string_view head;
@@ -54,7 +56,7 @@ inline bool take_chunks(std::string_view& text) {
 inline said_answer take_answer(std::string_view& text) {
   said_answer a;
   const std::size_t end = text.find("\r\n\r\n");
-  expect(text.starts_with("HTTP/1.1 ") && end != text.npos, "an answer begins with its head");
+  expect(text.starts_with(begin_of_head) && end != text.npos, "an answer begins with its head");
   a.head = text.substr(0, end + 2);
   a.status = static_cast<unsigned>(number(a.head.substr(9, 3), 10));
   expect(a.status >= 100 && a.status < 600 && a.head[12] == ' ', "a status has three digits");
@@ -95,12 +97,12 @@ inline bool is_last(const said_answer& a) {
 
 // All answers but those of 100; `cut`: the last one may lack the end of its head.
 inline std::vector<said_answer> answers_of(std::string_view said, bool cut = false) {
-  constexpr std::string_view begin = "HTTP/1.1 ";
   std::vector<said_answer> all;
   while (!said.empty()) {
     expect(all.empty() || !is_last(all.back()), "nothing follows the last answer");
     if (cut && said.find("\r\n\r\n") == said.npos) {
-      expect(said.starts_with(begin) || begin.starts_with(said), "a head is cut, not changed");
+      expect(said.starts_with(begin_of_head) || begin_of_head.starts_with(said),
+             "a head is cut, not changed");
       break;
     }
     const said_answer a = take_answer(said);

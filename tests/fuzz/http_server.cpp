@@ -134,7 +134,7 @@ conversation talk(std::string_view bytes, const manner& how) {
         vigil::spawn([&, stopping = stopping] { server.serve(stopping, acceptor, limits); });
     const auto begin = vigil::clock::now();
     client c(acceptor.connect());
-    c.set_deadline(vigil::clock::now() + 24h);
+    c.set_deadline(begin + 24h);
     auto reading = vigil::spawn([&] {
       char room[4096];
       error_code error;

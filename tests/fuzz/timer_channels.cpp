@@ -407,6 +407,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   input in(data, size);
   vigil::testing::virtual_options o;
   const std::uint8_t seed = in.byte();
+  // Half of the programs have no limit to a turn: the order of their waits is known.
   const bool has_turns = seed % 2 != 0;
   o.seed = 1 + std::uint64_t{seed};
   if (!has_turns) o.runtime.turn_budget = 0;

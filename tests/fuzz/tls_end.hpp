@@ -243,10 +243,10 @@ class end {
 
   void ask_for_ticket() {
     SSL* const s = stream_.native_handle();
-    SSL_SESSION* const kept = ::SSL_get0_session(s);
-    if (side_ != stream_base::server || kept == nullptr) return;
+    SSL_SESSION* const own_session = ::SSL_get0_session(s);
+    if (side_ != stream_base::server || own_session == nullptr) return;
     const std::string large(1500, 'x');
-    ::SSL_SESSION_set1_ticket_appdata(kept, large.data(), large.size());
+    ::SSL_SESSION_set1_ticket_appdata(own_session, large.data(), large.size());
     // There are none before TLS 1.3. It is sent with the next write.
     static_cast<void>(::SSL_new_session_ticket(s));
   }

@@ -45,7 +45,7 @@ class told {
 
   [[gnu::noinline]] void compute_until_told() const {
     compute_until(is_told_);
-    asm volatile("" ::: "memory");
+    asm volatile("" ::: "memory");  // no tail call: the frames have this function
   }
 
  private:
