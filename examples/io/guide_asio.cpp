@@ -7,6 +7,7 @@
 #include <vigil/io/use_fiber.hpp>
 #include <vigil/vigil.hpp>
 
+#include <csignal>
 #include <cstdio>
 #include <future>
 #include <mutex>
@@ -28,9 +29,6 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/use_future.hpp>
 #include <boost/asio/write.hpp>
-
-#include <signal.h>
-#include <unistd.h>
 
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
@@ -77,7 +75,7 @@ void talk(const tcp::endpoint& server) {
   client.async_connect(server, use_fiber);
   std::printf("%s", ask(client, "one\n", soon).c_str());
   asio::async_write(client, asio::buffer("tw", 2), use_fiber);
-  ::kill(::getpid(), SIGTERM);
+  std::raise(SIGTERM);
   while (!is_refused(server))
     vigil::this_fiber::yield();
   std::printf("%s", ask(client, "o, to its end\n", soon).c_str());

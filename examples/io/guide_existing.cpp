@@ -7,6 +7,7 @@
 #include <vigil/vigil.hpp>
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -16,9 +17,6 @@
 #include <vector>
 
 #include <boost/asio.hpp>
-
-#include <signal.h>
-#include <unistd.h>
 
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
@@ -107,7 +105,7 @@ std::thread client(std::vector<tcp::endpoint> servers) {
       asio::read_until(socket, asio::dynamic_buffer(line), '\n');
       std::printf("%s", line.c_str());
     }
-    ::kill(::getpid(), SIGTERM);
+    std::raise(SIGTERM);
   });
 }
 

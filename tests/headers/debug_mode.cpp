@@ -15,8 +15,6 @@
 #include <string>
 #include <vector>
 
-#include <unistd.h>
-
 using namespace std::chrono_literals;
 
 namespace {
@@ -53,7 +51,7 @@ int main() {
   check(o.stop_on.size() == 2, "the list of signals");
   vigil::run(o, [] {
     use_everything();
-    ::kill(::getpid(), SIGUSR1);
+    ::raise(SIGUSR1);
     vigil::sleep_for(1h);
   });
   const std::vector<int> signals{SIGUSR1};

@@ -4,6 +4,7 @@
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 #include "support/note.hpp"
+#include "support/send_to_process.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/text_of.hpp"
 
@@ -125,7 +126,7 @@ TEST_SUITE("record_on") {
       vigil::sleep_for(1ms);
       files.wait_for("t-1.pftrace");
       vigil::inspect::record_on({.signal = SIGUSR2, .path = files.path("s-")});
-      ::kill(::getpid(), SIGUSR2);
+      send_to_process(SIGUSR2);
       files.wait_for("s-1.pftrace");
     });
   }
@@ -278,7 +279,7 @@ TEST_SUITE("record_on") {
       vigil::run(o, [&] {
         miss_a_deadline();
         files.wait_for(name + "1.pftrace");
-        ::kill(::getpid(), SIGUSR2);
+        send_to_process(SIGUSR2);
         files.wait_for(name + "2.pftrace");
       });
     };

@@ -1,6 +1,7 @@
 // The report of stuck fibers that somebody outside asks for.
 #include "inspect/leaks_helpers.hpp"
 #include "support/child.hpp"
+#include "support/send_to_process.hpp"
 
 #include <vigil/inspect.hpp>
 
@@ -72,7 +73,7 @@ TEST_CASE("child: asked twice by a signal" * doctest::skip()) {
   testing::run_virtual([&] {
     start_stuck();
     for (int i = 0; i < 2; ++i) {
-      ::kill(::getpid(), SIGUSR2);
+      send_to_process(SIGUSR2);
       const std::string text = errors.until("(forgotten) [parked: channel receive");
       CHECK(text.find("vigil: fibers that can never go on: ") != std::string::npos);
     }

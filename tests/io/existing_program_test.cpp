@@ -1,6 +1,7 @@
 // A runtime in a program that has its own io_context, handlers, signals and threads.
 #include "io/io_test.hpp"
 #include "support/at_rest.hpp"
+#include "support/send_to_process.hpp"
 
 #include <vigil/context.hpp>
 
@@ -9,7 +10,6 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include <signal.h>
-#include <unistd.h>
 
 using namespace vigil::io_testing;
 
@@ -114,7 +114,7 @@ TEST_SUITE("io: in an existing program") {
         vigil::io::io_context();
         sender = std::thread([&sched = *vigil::detail::current_scheduler()] {
           wait_until_at_rest(sched);
-          ::kill(::getpid(), SIGUSR1);
+          send_to_process(SIGUSR1);
         });
         vigil::background().done().recv();
         went_on = true;

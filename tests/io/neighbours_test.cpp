@@ -1,8 +1,10 @@
 // Neighbours of fibers in a program that uses Asio: signals, coroutines, futures,
 // channels of Asio's.
 #include "io/io_test.hpp"
+#include "support/send_to_process.hpp"
 
 #include <atomic>
+#include <csignal>
 #include <future>
 #include <tuple>
 
@@ -17,9 +19,6 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/use_future.hpp>
-
-#include <signal.h>
-#include <unistd.h>
 
 using namespace vigil::io_testing;
 
@@ -111,7 +110,7 @@ TEST_SUITE("io: beside fibers") {
       auto not_begun = vigil::spawn([&] { return session(idle.near); });
       auto begun = vigil::spawn([&] { return session(busy.near); });
       asio::async_write(busy.far, asio::buffer("half", 4), use_fiber);
-      REQUIRE(::kill(::getpid(), SIGUSR1) == 0);
+      send_to_process(SIGUSR1);
       REQUIRE(signals.async_wait(use_fiber) == SIGUSR1);
       while (busy.near.available() > 0)
         vigil::this_fiber::yield();
@@ -129,7 +128,7 @@ TEST_SUITE("io: beside fibers") {
       const auto code = error_of([&] { signals.async_wait(use_fiber.within(5ms)); });
       CHECK(code == asio::error::timed_out);
       CHECK(since(start) >= 5ms);
-      REQUIRE(::kill(::getpid(), SIGUSR1) == 0);
+      send_to_process(SIGUSR1);
       CHECK(signals.async_wait(use_fiber) == SIGUSR1);
     });
   }

@@ -2,6 +2,7 @@
 // announced, and the second signal.
 #include "io/serve_test.hpp"
 #include "support/note.hpp"
+#include "support/send_to_process.hpp"
 
 #include <algorithm>
 #include <csignal>
@@ -26,7 +27,7 @@ vigil::testing::virtual_options with_signal(std::chrono::nanoseconds grace = {})
 
 // A worker takes it at its next look.
 void send_signal() {
-  ::kill(::getpid(), SIGUSR1);
+  send_to_process(SIGUSR1);
 }
 
 // Calls the main fiber's function, which may be stopped.

@@ -1,7 +1,7 @@
 // Faults that reviews found in channels and select, kept as cases.
 #include "chan_test.hpp"
-#include "core/machine/sanitizer.hpp"
 #include "support/at_rest.hpp"
+#include "support/send_to_process.hpp"
 
 #include <vigil/vigil.hpp>
 
@@ -144,9 +144,7 @@ TEST_SUITE("channels: regression") {
     });
   }
 
-  // ThreadSanitizer runs handlers late, or never.
-  TEST_CASE("main may select from nothing until a signal of stop_on" *
-            doctest::skip(VIGIL_TSAN != 0)) {
+  TEST_CASE("main may select from nothing until a signal of stop_on") {
     vigil::options o;
     o.workers = 1;
     o.stop_on = {SIGTERM};
@@ -155,7 +153,7 @@ TEST_SUITE("channels: regression") {
     std::thread later([&begun] {
       begun.wait(nullptr);  // before that the signal would end the process
       vigil::testing_support::wait_until_at_rest(*begun.load());
-      ::kill(::getpid(), SIGTERM);
+      vigil::testing_support::send_to_process(SIGTERM);
     });
     vigil::run(o, [&begun] {
       begun.store(vigil::detail::current_scheduler());

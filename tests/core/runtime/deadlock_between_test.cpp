@@ -1,6 +1,7 @@
 // Deadlocks where several runtimes run at once, in threads of one process.
 #include "core/runtime/runtime_test.hpp"
 #include "support/at_rest.hpp"
+#include "support/send_to_process.hpp"
 
 #include <mutex>
 #include <vector>
@@ -211,7 +212,7 @@ TEST_SUITE("deadlock between runtimes") {
     several all(std::vector<vigil::options>(many, o));
     // A runtime that does not hear of the signal sleeps on.
     const auto stuck = all.run([](std::size_t i) {
-      if (i == many - 1) ::kill(::getpid(), SIGUSR2);
+      if (i == many - 1) send_to_process(SIGUSR2);
       sleep_for(std::chrono::hours::max());
     });
     CHECK(stuck == std::vector<bool>(many, false));
@@ -296,7 +297,7 @@ TEST_SUITE("deadlock between runtimes") {
         vigil::blocking([] { std::this_thread::sleep_for(20ms); });
         sleep_for(1ms);
         signalled.store(true);
-        ::kill(::getpid(), SIGUSR2);
+        send_to_process(SIGUSR2);
       }
     });
     CHECK(stuck == std::vector<bool>{true, false, false});

@@ -1,7 +1,7 @@
 // notify_signals: signals as values of a channel.
-#include "core/machine/sanitizer.hpp"
 #include "support/at_rest.hpp"
 #include "support/in_runtime.hpp"
+#include "support/send_to_process.hpp"
 
 #include <vigil/vigil.hpp>
 
@@ -13,21 +13,12 @@
 
 #include <doctest/doctest.h>
 
-#include <unistd.h>
-
 namespace {
 
 using namespace std::chrono_literals;
 using vigil::testing_support::in_runtime;
+using vigil::testing_support::send_to_process;
 using vigil::testing_support::wait_until_at_rest;
-
-void raise_in_process(int signal) {
-  ::kill(::getpid(), signal);
-}
-
-// ThreadSanitizer runs a handler when its thread next enters the sanitizer's run-time
-// library, which a sleeping worker does not.
-constexpr bool signals_are_late = VIGIL_TSAN != 0;
 
 bool is_default(int signal) {
   struct sigaction now {};
@@ -37,25 +28,24 @@ bool is_default(int signal) {
 }
 
 TEST_SUITE("notify_signals") {
-  TEST_CASE("hands over the numbers of the named signals, and of no others" *
-            doctest::skip(signals_are_late)) {
+  TEST_CASE("hands over the numbers of the named signals, and of no others") {
     in_runtime({.workers = {1, 2}}, [] {
       const auto signals = vigil::notify_signals({SIGUSR1, SIGUSR2});
       CHECK(signals.try_recv().status() == vigil::channel_status::not_ready);
-      raise_in_process(SIGUSR2);
+      send_to_process(SIGUSR2);
       CHECK(signals.recv() == SIGUSR2);
-      raise_in_process(SIGUSR1);
+      send_to_process(SIGUSR1);
       CHECK(signals.recv() == SIGUSR1);
     });
   }
 
-  TEST_CASE("is a case of a select" * doctest::skip(signals_are_late)) {
+  TEST_CASE("is a case of a select") {
     in_runtime({.workers = {1, 2}}, [] {
       const auto signals = vigil::notify_signals({SIGUSR1});
       const auto never = vigil::make_channel<int>();
       vigil::go([] {
         vigil::sleep_for(1ms);
-        raise_in_process(SIGUSR1);
+        send_to_process(SIGUSR1);
       });
       int seen = 0;
       const auto taken = vigil::select(
@@ -66,24 +56,24 @@ TEST_SUITE("notify_signals") {
     });
   }
 
-  TEST_CASE("each receiver hears of the signal" * doctest::skip(signals_are_late)) {
+  TEST_CASE("each receiver hears of the signal") {
     in_runtime({.workers = {1, 2}}, [] {
       const auto one = vigil::notify_signals({SIGUSR1});
       const auto other = vigil::notify_signals({SIGUSR1, SIGUSR2});
-      raise_in_process(SIGUSR1);
+      send_to_process(SIGUSR1);
       CHECK(one.recv() == SIGUSR1);
       CHECK(other.recv() == SIGUSR1);
     });
   }
 
-  TEST_CASE("a signal that finds the buffer full is dropped" * doctest::skip(signals_are_late)) {
+  TEST_CASE("a signal that finds the buffer full is dropped") {
     in_runtime({.workers = {1, 2}}, [] {
       const auto narrow = vigil::notify_signals({SIGUSR1, SIGUSR2}, 1);
       const auto wide = vigil::notify_signals({SIGUSR1, SIGUSR2}, 2);
-      raise_in_process(SIGUSR1);
+      send_to_process(SIGUSR1);
       while (wide.size() < 1)
         vigil::this_fiber::yield();
-      raise_in_process(SIGUSR2);
+      send_to_process(SIGUSR2);
       while (wide.size() < 2)
         vigil::this_fiber::yield();
       CHECK(narrow.recv() == SIGUSR1);
@@ -93,12 +83,12 @@ TEST_SUITE("notify_signals") {
     });
   }
 
-  TEST_CASE("waiting for one is not a deadlock" * doctest::skip(signals_are_late)) {
+  TEST_CASE("waiting for one is not a deadlock") {
     in_runtime({.workers = {1, 2}}, [] {
       const auto signals = vigil::notify_signals({SIGUSR1});
       std::thread late([&sched = *vigil::detail::current_scheduler()] {
         wait_until_at_rest(sched);
-        raise_in_process(SIGUSR1);
+        send_to_process(SIGUSR1);
       });
       CHECK(signals.recv() == SIGUSR1);
       late.join();

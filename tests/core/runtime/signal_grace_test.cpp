@@ -3,6 +3,7 @@
 #include "core/runtime/runtime_test.hpp"
 #include "core/sched/run/run_end.hpp"
 #include "core/sched/run_core.hpp"
+#include "support/send_to_process.hpp"
 
 #include <vigil/stop_token.hpp>
 
@@ -10,8 +11,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <stop_token>
-
-#include <unistd.h>
 
 using namespace vigil::testing_support;
 using vigil::background;
@@ -23,10 +22,6 @@ vigil::testing::virtual_options with_signal() {
   vigil::testing::virtual_options how;
   how.runtime.stop_on = {SIGUSR1, SIGUSR2};
   return how;
-}
-
-void send_signal(int signal = SIGUSR1) {
-  ::kill(::getpid(), signal);
 }
 
 // Waits for the end; returns how long after `start` the stop came.
@@ -44,7 +39,7 @@ nanoseconds stopped_after(const vigil::testing::virtual_options& how) {
   nanoseconds after{};
   in_virtual(how, [&] {
     sleep_for(1s);
-    send_signal();
+    send_to_process(SIGUSR1);
     after = wait_until_stopped(vigil::clock::now());
   });
   return after;
@@ -57,7 +52,7 @@ nanoseconds other_stopped_after(const vigil::testing::virtual_options& how) {
   in_virtual(how, [&] {
     const auto start = vigil::clock::now();
     vigil::go([&after, start] { after = wait_until_stopped(start); });
-    send_signal();
+    send_to_process(SIGUSR1);
     sleep_for(2s);
   });
   return after;
@@ -76,7 +71,7 @@ TEST_SUITE("the grace that options do not name") {
       });
       sleep_for(1s);
       const auto start = vigil::clock::now();
-      send_signal();
+      send_to_process(SIGUSR1);
       background().done().recv();
       work.join();
       took = since(start);
@@ -106,7 +101,7 @@ TEST_SUITE("the grace that options do not name") {
         static_cast<void>(background());  // so that the stop has work to do before
         const auto start = vigil::clock::now();
         vigil::detail::run_of(*vigil::detail::current_scheduler()).end.request_stop();
-        if (signal_follows) send_signal();
+        if (signal_follows) send_to_process(SIGUSR1);
         after = wait_until_stopped(start);
       });
       CHECK(after == 0s);
@@ -130,7 +125,7 @@ TEST_SUITE("the grace that options do not name") {
       vigil::go([&] {
         sleep_for(1s);
         const auto start = vigil::clock::now();
-        send_signal();
+        send_to_process(SIGUSR1);
         after = wait_until_stopped(start);
       });
     });
@@ -142,11 +137,11 @@ TEST_SUITE("the grace that options do not name") {
     in_virtual(with_signal(), [&] {
       const auto start = vigil::clock::now();
       vigil::go([&] {
-        send_signal();
+        send_to_process(SIGUSR1);
         sleep_for(199ms);
-        send_signal();  // too early: a repetition
+        send_to_process(SIGUSR1);  // too early: a repetition
         sleep_for(101ms);
-        send_signal(SIGUSR2);
+        send_to_process(SIGUSR2);
       });
       after = wait_until_stopped(start);
     });
@@ -169,7 +164,7 @@ TEST_SUITE("the grace that options do not name") {
           end.withdraw_grace(two);
         });
         vigil::this_fiber::yield();
-        send_signal();
+        send_to_process(SIGUSR1);
         after = wait_until_stopped(start);
       });
       CHECK(after == (is_withdrawn ? 5s : 2s));
@@ -183,7 +178,7 @@ TEST_SUITE("the grace that options do not name") {
       const auto start = vigil::clock::now();
       const std::stop_callback blocks(vigil::stop_token_of(background()), [] { sleep_for(3s); });
       vigil::go([&] { other_after = wait_until_stopped(start); });
-      send_signal();
+      send_to_process(SIGUSR1);
       sleep_for(1s);
       main_after = since(start);
     });
@@ -196,7 +191,7 @@ TEST_SUITE("the grace that options do not name") {
     const std::string what = std::getenv("VIGIL_TEST_WHAT");
     if (what == "named") how.runtime.grace = 5s;
     in_virtual(how, [&] {
-      send_signal();
+      send_to_process(SIGUSR1);
       const vigil::this_fiber::shield shield;
       sleep_for(what == "short" ? 999ms : 4s);
     });
@@ -231,7 +226,7 @@ vigil::options stopped_at_once() {
 }
 
 void signal_and_wait(int signal = SIGUSR1) {
-  send_signal(signal);
+  send_to_process(signal);
   sleep_for(1h);
 }
 
@@ -246,7 +241,7 @@ TEST_SUITE("the result of a run that a signal has ended") {
           }) == 128 + SIGUSR1);
     // `cancelled` unwinds as well.
     CHECK(vigil::run(stopped_at_once(), [] {
-            send_signal();
+            send_to_process(SIGUSR1);
             sleep_for(1h, background());
             return 7;
           }) == 128 + SIGUSR1);
@@ -256,11 +251,11 @@ TEST_SUITE("the result of a run that a signal has ended") {
     vigil::options o = stopped_at_once();
     o.grace.reset();
     CHECK(vigil::run(o, [] {
-            send_signal();
+            send_to_process(SIGUSR1);
             background().done().recv();
           }) == 0);
     CHECK(vigil::run(o, [] {
-            send_signal();
+            send_to_process(SIGUSR1);
             background().done().recv();
             return 7;
           }) == 7);
@@ -330,7 +325,7 @@ TEST_SUITE("the result of a run that a signal has ended") {
     o.stop_on = {SIGTERM};
     if (!ends_by_itself) o.grace = 0s;
     std::_Exit(vigil::run(o, [=] {
-      send_signal(SIGTERM);
+      send_to_process(SIGTERM);
       if (ends_by_itself) {
         background().done().recv();
         return;

@@ -1,8 +1,8 @@
 // Handlers that a program installs while a runtime runs.
-#include "core/machine/sanitizer.hpp"
 #include "core/runtime/runtime_test.hpp"
 #include "core/sched/call/park.hpp"
 #include "support/at_rest.hpp"
+#include "support/send_to_process.hpp"
 
 #include <csignal>
 #include <cstdio>
@@ -70,7 +70,7 @@ TEST_SUITE("a handler that the program installs while it runs") {
           const bool is_own = now.sa_handler == &own_signal_handler;
           CHECK_FALSE(is_own);
           if (is_own) return;
-          ::kill(::getpid(), SIGUSR1);
+          send_to_process(SIGUSR1);
           sleep_for(1h);
         });
       }).join();

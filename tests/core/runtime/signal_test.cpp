@@ -4,6 +4,7 @@
 #include "core/sched/process/process_signals.hpp"
 #include "support/at_rest.hpp"
 #include "support/note.hpp"
+#include "support/send_to_process.hpp"
 
 #include <csignal>
 #include <cstdio>
@@ -11,16 +12,6 @@
 using namespace vigil::testing_support;
 
 namespace {
-
-// To the process. ThreadSanitizer holds a signal back until the thread that gets it calls
-// into libc, and one that sleeps on a futex for ever does not; so there, to the caller.
-void send_to_process(int signal) {
-  if (VIGIL_TSAN) {
-    ::raise(signal);
-  } else {
-    ::kill(::getpid(), signal);
-  }
-}
 
 // Runs on virtual time; after 1 s `ends` begins the end of the run, which has a long
 // grace. Three signals come too early to end it, the fourth ends it. Returns the time at
