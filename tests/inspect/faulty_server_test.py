@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """From the symptom to the line by the steps of docs/guide/debugging.md: usage:
-faulty_server_test.py SOURCE_ROOT PROGRAM SANITIZER LIBDW PAGE none|GDB FIVE_LINES
+faulty_server_test.py SOURCE_ROOT PROGRAM LIBDW PAGE none|GDB FIVE_LINES
 
 PROGRAM is faulty_server, with five faults, and is asked about each by the guide's commands.
-SANITIZER is the build's ("none"); LIBDW and PAGE are 1 if reports have lines, and if there
-is a live page. A step that needs what is not here is left out, and the test says so.
+LIBDW and PAGE are 1 if reports have lines, and if there is a live page. A step that needs
+what is not here is left out, and the test says so.
 """
 import os
 import re
@@ -20,8 +20,8 @@ sys.dont_write_bytecode = True
 from waits import check, reason_in, summary  # noqa: E402
 
 ROOT, PROGRAM = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
-SANITIZER, LIBDW, PAGE = sys.argv[3], sys.argv[4] == "1", sys.argv[5] == "1"
-GDB, *FIVE_LINES = sys.argv[6:]
+LIBDW, PAGE = sys.argv[3] == "1", sys.argv[4] == "1"
+GDB, *FIVE_LINES = sys.argv[5:]
 SOURCE = ROOT / "tests/inspect/faulty_server.cpp"
 PATIENCE = 60  # seconds, for what takes a few
 # A fiber, or several that have the same frames, and what is said below.
@@ -62,10 +62,6 @@ class Fiber:
         return f"{self.line}: " + ", ".join(frame.says for frame in self.frames)
 
 
-class Running(Fiber):
-    """The same of a fiber that runs, or blocks its thread: a signal asks that."""
-
-
 def has_frames(text, frames):
     at = 0
     for frame in frames:
@@ -82,10 +78,6 @@ class Report(Fiber):
     def is_in(self, text):
         return any(has_frames(report, self.frames) for report in re.findall(
             rf"^vigil: .*{self.line}.*\n(?: .*\n)*", text, re.M))
-
-
-class RunningReport(Report, Running):
-    """The same in a report."""
 
 
 class Server:
@@ -188,15 +180,11 @@ def leave_out():
         left_out[kill_usr2] = left_out[curl_dump] = left_out[standard_error] = \
             left_out[standard_error_of_new_run] = \
             "without libdw a report has no lines"
-    if SANITIZER == "thread":
-        # It calls a handler only when the thread makes a call that it knows.
-        left_out[kill_usr2] = left_out[kill_quit] = left_out[Running] = \
-            "ThreadSanitizer holds signals back"
     if not PAGE:
         left_out[curl_dump] = "there is no live page in this build"
     elif shutil.which("curl") is None:
         left_out[curl_dump] = "there is no curl"
-    why = "there is no gdb, or the build has a sanitizer" if GDB == "none" else ""
+    why = "there is no gdb" if GDB == "none" else ""
     if not why:
         with subprocess.Popen([*FIVE_LINES, "stay"], stdout=subprocess.PIPE) as other:
             other.stdout.readline()
@@ -213,8 +201,7 @@ def leave_out():
 def step(server, command, *wanted):
     """Whether the command says what is wanted. It is given again until it does: the fibers
     that show the fault may be on their way at the moment of a dump."""
-    wanted = [w for w in wanted if Running not in left_out or not isinstance(w, Running)]
-    if command in left_out or not wanted:
+    if command in left_out:
         return
     end = time.monotonic() + PATIENCE
     while True:
@@ -272,7 +259,7 @@ def lock_across_wait(folder):
              Report(r"\(price\).*is about to wait .* and holds a mutex", locks, waits))
     with Server("lock-across-wait", folder) as server:
         step(server, standard_error, r"vigil: no worker has switched to another fiber",
-             Running(r"\(price\) \[running", Frame("price", "fault: lock-across-wait")))
+             Fiber(r"\(price\) \[running", Frame("price", "fault: lock-across-wait")))
         # Once each worker waits for the lock, a holder whose wait has ended finds none.
         holds = Fiber(r"\(price\) \[(?:parked: (?:sleep|semaphore)|runnable)", waits)
         for command in (kill_quit, curl_dump):
@@ -299,19 +286,13 @@ def late_timer(folder):
         step(server, standard_error,
              rf"vigil: slow_fiber: fiber \d+ \(summary\), started at .*{SOURCE.name}:{started}\b")
         step(server, standard_error_of_new_run,
-             RunningReport(r"slow_fiber: fiber \d+ \(summary\)", computes))
-        step(server, curl_dump, Running(r"\(summary\) \[running", computes))
+             Report(r"slow_fiber: fiber \d+ \(summary\)", computes))
+        step(server, curl_dump, Fiber(r"\(summary\) \[running", computes))
 
 
 def no_fault(folder):
     with Server("", folder, VIGIL_LOCK_CHECK="report") as server:
         begin(server, "no fault", "1000 answers")
-        if SANITIZER == "thread":
-            # It keeps a signal for the fiber that it found, which may never call again.
-            print("left out: the end by SIGTERM: ThreadSanitizer holds signals back")
-            check("no fault: no lock was held", "is about to wait" not in server.said(),
-                  server.said())
-            return
         server.process.terminate()
         status = server.process.wait(PATIENCE)
         check("no fault: it ends by SIGTERM, and no lock was held",
