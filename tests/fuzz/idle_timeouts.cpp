@@ -126,7 +126,8 @@ class program final : public timeout_model {
     if (!is_stopped) return;
     batch_ = nowhere;
     for (const auto& c : all_) {
-      if (c->is_in_batch) c->last = std::max(c->last, now());
+      const bool is_past = c->may_be_past_batch(batch_begun_) && c->last_touch() == c->last;
+      if (c->is_in_batch && !is_past) c->last = std::max(c->last, now());
       c->is_in_batch = false;
       c->observe();
     }
