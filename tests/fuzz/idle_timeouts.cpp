@@ -121,6 +121,8 @@ class program final : public timeout_model {
       }
     });
     vigil::sleep_for(nanoseconds(some_period(in_)));
+    for (const auto& c : all_)
+      c->is_let_go = c->is_in_batch;
     f.request_stop();
     f.join();
     if (!is_stopped) return;

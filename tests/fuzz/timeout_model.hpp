@@ -67,6 +67,7 @@ struct connection {
   bool may_be_in_batch = false;   // of that of all lists, since the turn of its list may come
   bool is_touched = false;        // since that began
   bool ran_before_batch = false;  // so it is put off when its turn comes
+  bool is_let_go = false;         // a stop ends the batch, and puts it off
   bool is_leaving = false;        // it is being removed or destroyed, which may wait
 
   vigil::timeout_list::entry entry;
@@ -95,7 +96,8 @@ struct connection {
       last = due();
     const nanos seen = last_touch();
     const bool by_batch = is_in_batch || may_be_in_batch;
-    const bool may_be_put_off = is_running && (by_batch || due() == now());
+    const bool may_be_put_off =
+        (is_in_batch && is_let_go) || (is_running && (by_batch || due() == now()));
     if (is_linked() && may_be_put_off && seen > last && seen <= now()) {
       expect(by_batch || seen == now(), "an entry is put off when it comes due");
       last = seen;
@@ -220,6 +222,7 @@ class timeout_model {
       c->is_in_batch = true;
       c->is_touched = c->last > now();
       c->ran_before_batch = c->is_running;
+      c->is_let_go = false;
       if (c->is_running) is_known = false;
     }
     begun_ = 0;
