@@ -128,10 +128,12 @@ class program final : public timeout_model {
     if (!is_stopped) return;
     batch_ = nowhere;
     for (const auto& c : all_) {
-      const bool is_past = c->may_be_past_batch(batch_begun_) && c->last_touch() == c->last;
-      if (c->is_in_batch && !is_past) c->last = std::max(c->last, now());
-      c->is_in_batch = false;
+      // One that ran may have been put off before, and by the list's timer since.
+      if (c->is_in_batch && !c->ran_before_batch) c->last = std::max(c->last, now());
       c->observe();
+      const bool may_stay = c->last >= now() || c->may_be_past_batch(batch_begun_);
+      expect(!c->is_in_batch || may_stay, "a stop puts off all that are left");
+      c->is_in_batch = false;
     }
   }
 

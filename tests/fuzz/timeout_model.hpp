@@ -74,8 +74,6 @@ struct connection {
 
   [[nodiscard]] bool is_linked() const { return home != nowhere; }
 
-  [[nodiscard]] nanos last_touch() const { return entry.last_touch().time_since_epoch().count(); }
-
   [[nodiscard]] nanos due() const { return saturated(last, duration); }
 
   // Whether its turn may have come and shown nothing: who is put off at the time of the
@@ -94,7 +92,7 @@ struct connection {
   void observe() {
     while (is_linked() && is_running && !is_in_batch && due() < now())
       last = due();
-    const nanos seen = last_touch();
+    const nanos seen = entry.last_touch().time_since_epoch().count();
     const bool by_batch = is_in_batch || may_be_in_batch;
     const bool may_be_put_off =
         (is_in_batch && is_let_go) || (is_running && (by_batch || due() == now()));
