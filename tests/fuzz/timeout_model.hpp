@@ -76,8 +76,8 @@ struct connection {
 
   [[nodiscard]] nanos due() const { return saturated(last, duration); }
 
-  // Whether its turn may have come and shown nothing: who is put off at the time of the
-  // last touch, or before it, keeps that touch.
+  // Whether its turn may have come and shown nothing: an entry that is put off at the
+  // time of its last touch, or before it, keeps that touch.
   [[nodiscard]] bool may_be_past_batch(nanos begun) const {
     return ran_before_batch && last >= begun;
   }
