@@ -94,7 +94,8 @@ struct model_context {
     const std::exception_ptr why = ctx.cause();
     expect(!!error == is_done && (why != nullptr) == is_done, "error() and cause()");
     if (!is_done) return;
-    expect((error == std::errc::timed_out) == !is_ended, "why a context is done");
+    const std::errc expected = is_ended ? std::errc::operation_canceled : std::errc::timed_out;
+    expect(error == expected, "why a context is done");
     expect(is_ended ? cause == nullptr || why == cause : may_be_cause(why), "cause()");
   }
 };

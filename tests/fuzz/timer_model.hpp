@@ -27,6 +27,7 @@ struct timer_model {
   nanos slack_now = 0;
   nanos period = 0;
   std::uint64_t turn = 0;  // among armings
+  std::uint64_t line = 0;  // of what is posted: the turns of one line come in order; 0: of none
 
   int running = 0;
   int runs = 0;  // so far
@@ -106,6 +107,11 @@ class world {
                                   const timer_model& m,
                                   nanos now) const noexcept {
     return as_armed_ && stood_until(other, now) && stood_until(m, now) && other.turn < m.turn;
+  }
+
+  static bool comes_before_in_line(const timer_model& other, const timer_model& m) noexcept {
+    const bool in_one_line = m.is_posted && other.is_posted && m.line != 0 && m.line == other.line;
+    return in_one_line && other.is_pending && other.turn < m.turn;
   }
 
  private:
