@@ -6,21 +6,28 @@
 // it; so is the stack. It must end, and a walk must not have more frames than fit.
 //
 // One half of the inputs are a section as it is. The other half are the parts of a CIE
-// and an FDE, which the target puts together; libdw reads these as well. The caller's
-// registers must be the same as those that the target computes by libdw's operations.
+// and an FDE, which the target puts together; libdw reads these as well. The result of a
+// step and the caller's registers must be those that the target computes by libdw's
+// operations.
+//
+// A frame pointer that is found must lie above a return address, behind a call, and lead
+// to the bottom of the stack.
 //
 // glibc is asked for the file of a place by _dl_find_object(), which this program has in
 // front of glibc's.
 #include "fuzz/input.hpp"
 #include "fuzz/libdw_frames.hpp"
 #include "inspect/frame_list.hpp"
+#include "inspect/frame_pointer.hpp"
 #include "inspect/frame_step.hpp"
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -134,11 +141,64 @@ bool is_read_alike(std::string_view program) {
   return true;
 }
 
+// What the library keeps while it runs the programs of a function.
+struct limits {
+  std::size_t states = 8;
+  std::size_t expression_bytes = 190;
+};
+
+// Returns whether the library runs the program as far as libdw does: it knows each
+// instruction that libdw knows, and has the room. False as well if an expression may end
+// in the middle of a number, which libdw takes, or begins as libdw's own for a CFA.
+bool is_supported(std::string_view program, limits& left) {
+  // Those of each instruction from 0 on: u is a number, b a block, a digit so many bytes.
+  constexpr std::string_view operands[] = {"",   "-",  "1",  "2", "4",  "uu", "u", "u",
+                                           "u",  "uu", "",   "",  "uu", "u",  "u", "b",
+                                           "ub", "uu", "uu", "u", "uu", "uu", "ub"};
+  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(program.data());
+  dwarf_reader in(bytes, bytes + program.size());
+  while (!in.at_end()) {
+    const auto instruction = in.fixed<std::uint8_t>();
+    const unsigned high = instruction & 0xc0U;
+    if (high != 0) {
+      if (high == DW_CFA_offset) in.uleb();
+      continue;
+    }
+    if (instruction == DW_CFA_set_loc || instruction == DW_CFA_MIPS_advance_loc8 ||
+        instruction == DW_CFA_GNU_negative_offset_extended) {
+      return false;
+    }
+    if (instruction == DW_CFA_remember_state && left.states-- == 0) return false;
+    std::string_view those = "u";
+    if (instruction != DW_CFA_GNU_args_size) {
+      if (instruction >= std::size(operands)) return true;  // libdw does not go on either
+      those = operands[instruction];
+    }
+    for (const char c : those) {
+      if (c == 'u') {
+        in.uleb();
+      } else if (c != 'b') {
+        in.block(static_cast<std::uint64_t>(c - '0'));
+      } else {
+        const dwarf_reader block = in.block(in.uleb());
+        const std::size_t size = block.left();
+        if (size == 0 || size > left.expression_bytes || block.at()[size - 1] >= 0x80 ||
+            block.at()[0] == DW_OP_bregx || block.at()[0] == DW_OP_regx) {
+          return false;
+        }
+        left.expression_bytes -= size;
+      }
+    }
+  }
+  return !in.failed();
+}
+
 // A function of the code [begin, begin + size) of the file.
 struct built_section {
-  std::string bytes;          // with the table
-  std::size_t frames = 0;     // where .eh_frame begins in it
-  bool is_read_alike = true;  // by libdw
+  std::string bytes;             // with the table
+  std::size_t frames = 0;        // where .eh_frame begins in it
+  unsigned return_register = 0;  // the number of the register
+  bool is_read_alike = true;     // by libdw
 };
 
 constexpr std::size_t table_size = 12 + 8;
@@ -156,7 +216,8 @@ built_section build(fuzz::input& in, std::uintptr_t at, std::uintptr_t begin, st
   common += '\0';
   common += static_cast<char>(in.byte() & 0x7f);  // code_unit
   common += static_cast<char>(in.byte() & 0x7f);  // data_unit
-  common += static_cast<char>(in.below(20));      // return_register
+  const auto return_register = static_cast<unsigned>(in.below(20));
+  common += static_cast<char>(return_register);
   if (!augmentation.empty()) {
     std::string data;
     for (const char c : augmentation.substr(1)) {
@@ -208,35 +269,122 @@ built_section build(fuzz::input& in, std::uintptr_t at, std::uintptr_t begin, st
   s.frames = s.bytes.size();
   s.bytes += common + own;
   append(s.bytes, std::uint32_t{0});  // the end
-  s.is_read_alike = is_read_alike(common_program) && is_read_alike(program);
+  s.return_register = return_register;
+  limits left;
+  s.is_read_alike = is_read_alike(common_program) && is_read_alike(program) &&
+                    is_supported(common_program, left) && is_supported(program, left);
   return s;
 }
 
 // --- what must hold
 
-// Compares the caller's frame with libdw's rules. libdw also takes an expression whose
-// last number is not whole.
+// A register of the caller, if libdw's rules say what it is.
+struct caller_value {
+  bool is_sure = false;
+  bool is_undefined = false;
+  std::optional<std::uintptr_t> value;  // none if a step cannot know it
+};
+
+caller_value value_of(const their_rule& rule, unsigned n, const machine& m) {
+  // A register without a rule is undefined to libdw, and the same to the library. libdw
+  // itself has a rule for each of these.
+  constexpr unsigned kept = 1U << 6 | 0x1fU << 12;
+  switch (rule.how) {
+    case their_rule::kind::not_read:
+      return {};
+    case their_rule::kind::undefined:
+      return {(kept >> n & 1) != 0, true, std::nullopt};
+    case their_rule::kind::same:
+      if (!m.registers.knows(n)) return {true, false, std::nullopt};
+      return {true, false, m.registers[n]};
+    case their_rule::kind::computed:
+      return {true, false, evaluate(rule, m, false)};
+  }
+  return {};
+}
+
+// Compares a step with libdw's rules.
 void compare(const their_rules& theirs,
-             const frame_rules& ours,
+             unsigned return_register,
              const frame& callee,
+             step_result result,
              const frame& caller,
              const stack_copy& stack) {
-  expect(caller.is_call == !theirs.is_signal_frame, "whether a signal has come in between");
   machine m{callee.registers, stack};
   const auto cfa = evaluate(theirs.cfa, m, true);
-  if (!cfa) return;
+  const bool has_next = result == step_result::caller || result == step_result::bottom;
+  if (return_register >= frame_register_count || !cfa) {
+    expect(!has_next || theirs.cfa.operations.empty(), "without a CFA there is no caller");
+    return;
+  }
   m.cfa = *cfa;
+  const caller_value place = value_of(theirs.registers[return_register], return_register, m);
+  if (place.is_sure && (place.is_undefined || place.value == std::uintptr_t{0})) {
+    expect(result == step_result::bottom, "the outermost frame has no caller");
+  } else if (place.is_sure && !place.value) {
+    expect(!has_next, "the way to a caller is not known");
+  } else if (place.is_sure) {
+    const std::uintptr_t sp = callee.registers[stack_pointer_register];
+    const bool is_above = *cfa > sp || (*cfa == sp && *place.value != callee.place);
+    const bool is_sound = is_above || theirs.is_signal_frame;
+    expect(result == (is_sound ? step_result::caller : step_result::not_supported),
+           "a caller is found above its callee");
+  }
+  if (result != step_result::caller) return;
+  expect(caller.is_call == !theirs.is_signal_frame, "whether a signal has come in between");
   for (unsigned n = 0; n < frame_register_count; ++n) {
-    const their_rule& rule = theirs.registers[n];
-    if (!rule.is_known) continue;
-    const auto value = evaluate(rule, m, false);
-    const auto how = ours.rules[n].how;
-    const bool is_expression =
-        how == register_rule::kind::at_expression || how == register_rule::kind::is_expression;
-    if (!value || (is_expression && !caller.registers.knows(n))) continue;
-    expect(caller.registers.knows(n) && caller.registers[n] == *value,
+    const caller_value v = value_of(theirs.registers[n], n, m);
+    if (!v.is_sure) continue;
+    expect(caller.registers.knows(n) == v.value.has_value() &&
+               (!v.value || caller.registers[n] == *v.value),
            "a register of the caller is as libdw has it");
   }
+}
+
+// Returns whether the place may follow a call of the function: a call of it, of a jump to
+// it, or by way of a register or memory. Also if the place is outside of the file.
+bool is_behind_call(std::uintptr_t place, std::uintptr_t function) {
+  constexpr std::size_t longest = 7;
+  const std::size_t at = place - address(file().code);
+  if (at < longest || at > code_size) return true;
+  const auto is = [](std::size_t i, std::uint8_t what) {
+    return file().code[i] == std::byte{what};
+  };
+  for (std::size_t n = 2; n <= longest; ++n)
+    if (is(at - n, 0xff)) return true;
+  if (!is(at - 5, 0xe8)) return false;
+  std::int32_t distance = 0;
+  std::memcpy(&distance, file().code + at - sizeof distance, sizeof distance);
+  const std::uintptr_t target = place + static_cast<std::uintptr_t>(std::intptr_t{distance});
+  const std::size_t to = target - address(file().code);
+  if (target == function || to >= code_size) return true;
+  constexpr std::size_t jump_begins_before = 6;
+  for (std::size_t n = 0; n < jump_begins_before; ++n)
+    if (is(to + n, 0xff)) return true;
+  return false;
+}
+
+// Walks as read_frames() does, up to the first frame pointer that is to be found.
+void check_frame_pointers(frame f, const stack_copy& stack) {
+  const auto go_on = [&stack](frame& g) {
+    auto r = step_result::caller;
+    for (unsigned n = 0; n < frame_list::most && r == step_result::caller; ++n)
+      r = step(g, stack, known);
+    return r;
+  };
+  if (go_on(f) != step_result::lost) return;
+  const std::uintptr_t sp = f.registers[stack_pointer_register];
+  if (!find_frame_pointer(f, stack, known)) return;
+  const frame_rules* rules = nullptr;
+  known.find(f.is_call ? f.place - 1 : f.place, rules);
+  const std::uintptr_t function = rules->function;
+  constexpr unsigned frame_pointer = 6;
+  const std::uintptr_t at = f.registers[frame_pointer];
+  std::uintptr_t place = 0;
+  expect(at % 16 == 0 && at >= sp && stack.read(at + sizeof place, place),
+         "a frame lies on the stack");
+  expect(is_behind_call(place, function), "its function has been called");
+  expect(go_on(f) == step_result::bottom, "it leads to the bottom of the stack");
 }
 
 // --- a stack
@@ -333,16 +481,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   f.is_loaded = true;
 
-  frame caller = innermost;
-  if (is_built && s.is_read_alike && step(caller, stack, known) == step_result::caller) {
+  if (is_built && s.is_read_alike && innermost.place != 0) {
     const std::uintptr_t place = innermost.is_call ? innermost.place - 1 : innermost.place;
-    const frame_rules* ours = nullptr;
-    known.find(place, ours);
     const std::string_view frames = std::string_view(s.bytes).substr(s.frames);
     if (const auto theirs = read_by_libdw(frames, address(f.table) + s.frames, place)) {
-      compare(*theirs, *ours, innermost, caller, stack);
+      const frame_rules* ours = nullptr;
+      expect(known.find(place, ours) == rules_result::found, "what libdw reads is read");
+      frame caller = innermost;
+      const step_result result = step(caller, stack, known);
+      compare(*theirs, s.return_register, innermost, result, caller, stack);
     }
   }
+  check_frame_pointers(innermost, stack);
   frame_list list;
   read_frames(innermost, stack, known, list);
   expect(list.count >= 1 && list.count <= frame_list::most, "a walk ends");

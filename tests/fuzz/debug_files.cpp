@@ -98,7 +98,7 @@ struct scope {
 // The answer that the reader must give, if that is sure.
 struct known_answer {
   std::vector<scope> scopes;  // the outermost first, without blocks
-  unsigned line = 0;
+  code_function line;         // without its name
 };
 
 class second_reader {
@@ -152,13 +152,22 @@ class second_reader {
     return known;
   }
 
-  // 0: not known.
-  unsigned line_at(std::uintptr_t place) const {
+  // Without its name; the file is empty if it is not known.
+  code_function line_at(std::uintptr_t place) const {
     Dwfl_Line* const line = module_ != nullptr ? ::dwfl_module_getsrc(module_, place) : nullptr;
     int number = 0;
-    if (line == nullptr) return 0;
-    if (::dwfl_lineinfo(line, nullptr, &number, nullptr, nullptr, nullptr) == nullptr) return 0;
-    return static_cast<unsigned>(number);
+    if (line == nullptr) return {};
+    const char* const file = ::dwfl_lineinfo(line, nullptr, &number, nullptr, nullptr, nullptr);
+    if (file == nullptr) return {};
+    return {"", file, static_cast<unsigned>(number)};
+  }
+
+  // The name of the symbol with the place, mangled; null if there is none.
+  const char* symbol_at(std::uintptr_t place) const {
+    GElf_Off offset = 0;
+    GElf_Sym symbol;
+    if (module_ == nullptr || ::dwfl_addrmodule(all_, place) != module_) return nullptr;
+    return ::dwfl_module_addrinfo(module_, place, &offset, &symbol, nullptr, nullptr, nullptr);
   }
 
  private:
@@ -310,19 +319,24 @@ void check(second_reader& second, std::uintptr_t place, const code_place& found)
            }),
            "the line of a caller is that of the call");
   }
+  const char* const symbol = second.symbol_at(place);
+  expect(symbol == nullptr || named.back().name == demangled(symbol),
+         "the outermost function has the name of its symbol");
   const std::optional<known_answer> known = second.answer(place, there);
   if (!known) return;
   const std::vector<scope>& scopes = known->scopes;
   expect(named.size() == scopes.size(), "all functions with the place are named");
   for (std::size_t i = 0; i < named.size(); ++i) {
     const scope& s = scopes[scopes.size() - 1 - i];
-    // The last one may have the name of its symbol.
-    expect(i + 1 == named.size() || named[i].name == s.name, "by their names");
-    if (i + 1 == named.size()) break;
+    const bool is_last = i + 1 == named.size();
+    expect((is_last && symbol != nullptr) || named[i].name == s.name, "by their names");
+    if (is_last) break;
     expect(named[i + 1].file == s.caller.file && named[i + 1].line == s.caller.line,
            "with the place of each call");
   }
-  expect(known->line == 0 || named[0].line == known->line, "the line is libdwfl's");
+  const code_function& line = known->line;
+  expect(line.file.empty() || (named[0].file == line.file && named[0].line == line.line),
+         "the line is libdwfl's");
 }
 
 }  // namespace

@@ -79,10 +79,12 @@ struct freed_by {
   }
 };
 
-// One rule: how to compute a value. No operations: undefined, or the same as here.
+// One rule: how to compute a value.
 struct their_rule {
+  enum class kind : std::uint8_t { not_read, undefined, same, computed };
+
   std::vector<Dwarf_Op> operations;
-  bool is_known = false;
+  kind how = kind::not_read;
 };
 
 struct their_rules {
@@ -111,12 +113,15 @@ inline std::optional<their_rules> read_by_libdw(std::string_view frames,
   Dwarf_Op* operations = nullptr;
   std::size_t count = 0;
   if (::dwarf_frame_cfa(f.get(), &operations, &count) != 0) return std::nullopt;
-  out.cfa = {{operations, operations + count}, count != 0};
+  out.cfa = {{operations, operations + count}, their_rule::kind::computed};
   for (unsigned n = 0; n < vigil::detail::frame_register_count; ++n) {
     Dwarf_Op room[3];
     if (::dwarf_frame_register(f.get(), static_cast<int>(n), room, &operations, &count) != 0)
       continue;
-    out.registers[n] = {{operations, operations + count}, count != 0};
+    const auto how = count != 0              ? their_rule::kind::computed
+                     : operations == nullptr ? their_rule::kind::same
+                                             : their_rule::kind::undefined;
+    out.registers[n] = {{operations, operations + count}, how};
   }
   return out;
 }
@@ -130,10 +135,12 @@ struct machine {
 };
 
 // Returns nothing if an operation needs a value that is not known, or is none of the
-// library's. The last four below are libdw's own, for rules that are no expressions.
+// library's, or if there are more values than the library keeps. The last four below are
+// libdw's own, for rules that are no expressions.
 inline std::optional<std::uintptr_t> evaluate(const their_rule& rule,
                                               const machine& m,
                                               bool is_of_cfa) {
+  constexpr std::size_t most = 16;
   std::vector<std::uintptr_t> values;
   bool is_value = is_of_cfa;
   const auto pop = [&]() -> std::optional<std::uintptr_t> {
@@ -226,6 +233,7 @@ inline std::optional<std::uintptr_t> evaluate(const their_rule& rule,
         }
       }
     }
+    if (values.size() > most) return std::nullopt;
   }
   const auto result = pop();
   if (!result || is_value) return result;
