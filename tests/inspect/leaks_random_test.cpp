@@ -83,7 +83,7 @@ void wander(seeded& dice, channel_list mine, int depth) {
 TEST_CASE("a fiber that is certain never goes on in random programs") {
   inspect::install();
   std::size_t found = 0;
-  const auto seeds = static_cast<std::uint64_t>(rounds(VIGIL_ASAN ? 4 : 40));
+  const auto seeds = static_cast<std::uint64_t>(rounds(40));
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     testing::virtual_options o;
     o.seed = seed;

@@ -449,7 +449,7 @@ TEST_SUITE("running frames") {
           fill_stack(place.where.bottom, spin);
         },
         [&] {
-          for (int i = 0; i < 10; ++i)
+          for (int i = 0; i < 3; ++i)
             text = answered();
         });
     NOTE(text);

@@ -222,7 +222,7 @@ TEST_SUITE("tasks in reports") {
         }(end.ctx)));
       }
       std::size_t channels = 0;
-      for (int i = 0; i < 100 || channels == 0; ++i) {
+      for (int i = 0; i < rounds(100) || channels == 0; ++i) {
         const json::value shown = vigil::blocking(&reported);
         for (const json::value& t : shown.at("tasks").as_array()) {
           const json::value* const wait = t.as_object().if_contains("waits_for");

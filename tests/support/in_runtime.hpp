@@ -47,9 +47,13 @@ namespace vigil::testing_support {
 using seeded = detail::random;
 
 // Under VIGIL_SHORT (sanitizers) loops have a twentieth of the rounds.
-inline int rounds(int full) {
+inline bool is_short_form() {
   static const bool is_short = std::getenv("VIGIL_SHORT") != nullptr;
-  return is_short && full >= 20 ? full / 20 : full;
+  return is_short;
+}
+
+inline int rounds(int full) {
+  return is_short_form() && full >= 20 ? full / 20 : full;
 }
 
 // Calls body(i) that many times, and stops after two seconds: beside other programs each

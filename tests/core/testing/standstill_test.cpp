@@ -1,4 +1,5 @@
 // The warning of run_virtual when its clock cannot move, since some fiber can always run.
+#include "core/machine/sanitizer.hpp"
 #include "support/child.hpp"
 #include "support/in_runtime.hpp"
 #include "support/note.hpp"
@@ -19,6 +20,9 @@ using vigil::testing::run_virtual;
 namespace {
 
 constexpr int enough = 11'000'000;  // with room: a call and its turn may count as one
+
+// A sanitizer takes most of a minute for so many turns. Others of these tests run there.
+constexpr bool is_slow = VIGIL_ASAN != 0 || VIGIL_TSAN != 0;
 
 std::size_t count_of(const std::string& text, const char* what) {
   std::size_t n = 0;
@@ -49,7 +53,8 @@ TEST_SUITE("virtual time that stands still") {
     });
   }
 
-  TEST_CASE("a fiber that yields for ever is named once, with its place and the seed") {
+  TEST_CASE("a fiber that yields for ever is named once, with its place and the seed" *
+            doctest::skip(is_slow)) {
     const child_result child = run_child("child: a fiber that yields");
     check_is_named(child, "(poll), started at ");
     CHECK(child.says("with 100 %"));
@@ -110,7 +115,7 @@ TEST_SUITE("virtual time that stands still") {
     });
   }
 
-  TEST_CASE("two fibers that keep each other busy are both named") {
+  TEST_CASE("two fibers that keep each other busy are both named" * doctest::skip(is_slow)) {
     const child_result child = run_child("child: two fibers");
     check_is_named(child, "(ping), started at ");
     CHECK(child.says("(pong), started at "));
@@ -128,7 +133,7 @@ TEST_SUITE("virtual time that stands still") {
     });
   }
 
-  TEST_CASE("a task is named by the place where it was started") {
+  TEST_CASE("a task is named by the place where it was started" * doctest::skip(is_slow)) {
     check_is_named(run_child("child: a task"), "started at ");
   }
 
@@ -169,7 +174,7 @@ TEST_SUITE("virtual time that stands still") {
     });
   }
 
-  TEST_CASE("nothing is said of a clock that moves now and then") {
+  TEST_CASE("nothing is said of a clock that moves now and then" * doctest::skip(is_slow)) {
     const child_result child = run_child("child: an instant after another");
     CHECK(child.succeeded());
     CHECK_FALSE(child.says("stands still"));

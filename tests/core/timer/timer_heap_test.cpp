@@ -1,6 +1,7 @@
 // Random tests print their seed when they fail; VIGIL_SEED=n replays it. VIGIL_LONG=1
 // makes them ten times as long.
 #include "core/timer/timer_heap_helpers.hpp"
+#include "support/in_runtime.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -24,7 +25,8 @@ std::uint64_t pick_seed() {
 
 std::size_t lengthened(std::size_t operations) {
   const char* const text = std::getenv("VIGIL_LONG");
-  return text != nullptr && *text == '1' ? 10 * operations : operations;
+  if (text != nullptr && *text == '1') return 10 * operations;
+  return testing_support::is_short_form() ? operations / 20 : operations;
 }
 
 // A heap and a sorted set that go through the same operations.
@@ -253,7 +255,7 @@ TEST_SUITE("timer_heap") {
     const std::uint64_t seed = pick_seed();
     INFO("VIGIL_SEED=", seed);
     twins both(seed, nanos{1} << 40, 0x7fffffffU);
-    constexpr std::size_t entries = 1'000'000;
+    const std::size_t entries = testing_support::is_short_form() ? 100'000 : 1'000'000;
     while (both.heap.size() < entries)
       REQUIRE(both.push());
     const std::size_t operations = lengthened(200'000);
