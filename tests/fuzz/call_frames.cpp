@@ -141,7 +141,7 @@ bool is_read_alike(std::string_view program) {
   return true;
 }
 
-// What the library keeps while it runs the programs of a function.
+// The room that the library has for the programs of a function.
 struct limits {
   std::size_t states = 8;
   std::size_t expression_bytes = 190;
@@ -342,7 +342,7 @@ void compare(const their_rules& theirs,
 }
 
 // Returns whether the place may follow a call of the function: a call of it, of a jump to
-// it, or by way of a register or memory. Also if the place is outside of the file.
+// it, or by way of a register or memory. True for a place outside of the file.
 bool is_behind_call(std::uintptr_t place, std::uintptr_t function) {
   constexpr std::size_t longest = 7;
   const std::size_t at = place - address(file().code);

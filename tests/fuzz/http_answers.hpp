@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 namespace fuzz::http {
@@ -20,6 +21,8 @@ struct said_answer {
   unsigned status = 0;
   std::string_view head;
   std::string_view body;
+  std::string text;           // the body without what frames its chunks
+  std::size_t continues = 0;  // how many of 100 come before it
   bool is_whole = true;
 };
 
@@ -38,8 +41,8 @@ inline std::size_t number(std::string_view text, int base) {
   return n;
 }
 
-// Takes the chunks of a body. False if the end is missing.
-inline bool take_chunks(std::string_view& text) {
+// Takes the chunks of a body, whose data go into `data`. False if the end is missing.
+inline bool take_chunks(std::string_view& text, std::string& data) {
   for (;;) {
     const std::size_t line = text.find("\r\n");
     if (line == text.npos) return false;
@@ -47,6 +50,7 @@ inline bool take_chunks(std::string_view& text) {
     text.remove_prefix(line + 2);
     if (text.size() < size + 2) return false;
     expect(text.substr(size, 2) == "\r\n", "a chunk has an end");
+    data += text.substr(0, size);
     text.remove_prefix(size + 2);
     if (size == 0) return true;
   }
@@ -74,7 +78,7 @@ inline said_answer take_answer(std::string_view& text) {
   if (a.status < 200 || a.status == 204 || a.status == 304 || !field(a.head, "X-Head").empty())
     return a;
   if (is_chunked) {
-    a.is_whole = take_chunks(text);
+    a.is_whole = take_chunks(text, a.text);
     if (!a.is_whole) text = {};
   } else if (!length.empty()) {
     // No handler has seen the method of a request that was refused: it may be HEAD.
@@ -88,6 +92,7 @@ inline said_answer take_answer(std::string_view& text) {
     text = {};
   }
   a.body = before.substr(0, before.size() - text.size());
+  if (!is_chunked) a.text = a.body;
   return a;
 }
 
@@ -95,9 +100,11 @@ inline bool is_last(const said_answer& a) {
   return field(a.head, "Connection") == "close";
 }
 
-// All answers but those of 100; `cut`: the last one may lack the end of its head.
+// All answers but those of 100, which are counted. `cut`: the last one may be without the
+// end of its head.
 inline std::vector<said_answer> answers_of(std::string_view said, bool cut = false) {
   std::vector<said_answer> all;
+  std::size_t continues = 0;
   while (!said.empty()) {
     expect(all.empty() || !is_last(all.back()), "nothing follows the last answer");
     if (cut && said.find("\r\n\r\n") == said.npos) {
@@ -105,8 +112,13 @@ inline std::vector<said_answer> answers_of(std::string_view said, bool cut = fal
              "a head is cut, not changed");
       break;
     }
-    const said_answer a = take_answer(said);
-    if (a.status != 100) all.push_back(a);
+    said_answer a = take_answer(said);
+    if (a.status == 100) {
+      ++continues;
+      continue;
+    }
+    a.continues = std::exchange(continues, 0);
+    all.push_back(std::move(a));
   }
   return all;
 }

@@ -42,6 +42,11 @@ struct verdict {
   std::optional<std::string> body;  // of the answer, if that is known
   bool is_last = false;
   bool is_slow = false;  // so it sees that a client has ended, and goes
+  bool is_old = false;   // HTTP/1.0
+
+  std::size_t begin = 0;        // of the request, among all bytes
+  std::size_t header = 0;       // its size; 0 if the server does not come to a body
+  bool wants_continue = false;  // before its body
 };
 
 // --- a request
@@ -402,7 +407,9 @@ inline verdict request_reader::handled() const {
                 x.empty() ? "" : x.front(),
                 list);
   if (is_echo()) v.body = body_;
+  if (path_ == "/parts" && method_ != "HEAD") v.body = std::string(20, 'x') + std::string(300, 'y');
   v.is_slow = p.is_slow;
+  v.is_old = is_old_;
   v.is_last = p.throws || says_close_ || (is_old_ && (p.is_stream || !says_keep_));
   return v;
 }
@@ -426,15 +433,18 @@ inline verdict request_reader::read() {
   if (has_body && is_unwanted && limits_.answers_early) {
     return ends(verdict::early, {path_ == "/early" ? 200u : 405u});
   }
-  if (const auto last = read_body()) return *last;
-  return handled();
+  const auto last = read_body();
+  verdict v = last ? *last : handled();
+  v.header = header.size();
+  v.wants_continue = has_body && !is_old_ && !values("expect").empty();
+  return v;
 }
 
 // --- a conversation
 
 class reader {
  public:
-  reader(std::string_view bytes, const limits& l) : left_(bytes), limits_(l) {}
+  reader(std::string_view bytes, const limits& l) : all_(bytes), left_(bytes), limits_(l) {}
 
   // Nothing: all is answered.
   std::optional<verdict> next() {
@@ -442,12 +452,14 @@ class reader {
     if (left_.empty() || has_ended_) return {};
     request_reader one(left_, limits_);
     verdict v = one.read();
+    v.begin = all_.size() - left_.size();
     left_ = one.left();
     has_ended_ = v.is_last;
     return v;
   }
 
  private:
+  const std::string_view all_;
   std::string_view left_;
   const limits limits_;
   bool has_ended_ = false;

@@ -8,8 +8,10 @@
 // requests and give the same answers both times, and the connection must end.
 //
 // The server may say 100 Continue only while no byte of the body has come, so such lines
-// are not compared. With small limits a request may break two rules, of which the cuts
-// decide which one is seen first: then the last answer may be another refusal.
+// are not compared: the reader says which client must get one. Time ends half a request
+// when it should, and an answer that the client does not take. With small limits a
+// request may break two rules, of which the cuts decide which one is seen first: then the
+// last answer may be another refusal.
 #include "fuzz/http_answers.hpp"
 #include "fuzz/http_model.hpp"
 #include "fuzz/http_pages.hpp"
@@ -31,6 +33,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <boost/asio/write.hpp>
@@ -64,6 +67,13 @@ struct conversation {
   std::vector<std::string> requests;  // as the handler has seen them
   std::string said;                   // by the server
   bool is_cut_off = false;            // by the end of the grace
+
+  // How many bytes the client had sent with each piece, and when, since the beginning.
+  std::vector<std::pair<std::size_t, std::chrono::nanoseconds>> sent;
+  std::chrono::nanoseconds end{};  // of what the server said
+
+  // How many bytes the client had received before each sleep, and how long that was.
+  std::vector<std::pair<std::size_t, std::chrono::nanoseconds>> sleeps;
 };
 
 limits limits_of(const manner& how) {
@@ -97,10 +107,13 @@ web::options options_for(const manner& how) {
 
 using client = vigil::io::deadline_stream<vigil::io::memory_stream>;
 
-void send(client& to, std::string_view bytes, const manner& how) {
+void send(client& to, std::string_view bytes, const manner& how, conversation& heard) {
   error_code error;
+  const auto begin = vigil::clock::now();
+  const std::size_t all = bytes.size();
   const auto send_some = [&](std::size_t n) {
     const std::string_view piece = bytes.substr(0, n);
+    heard.sent.emplace_back(all - bytes.size() + piece.size(), vigil::clock::now() - begin);
     bytes.remove_prefix(piece.size());
     boost::asio::write(to, boost::asio::buffer(piece), error);
   };
@@ -141,18 +154,22 @@ conversation talk(std::string_view bytes, const manner& how) {
       for (std::size_t i = 0; !error; ++i) {
         const std::uint8_t delay =
             i < how.delays.size() ? static_cast<std::uint8_t>(how.delays[i]) : std::uint8_t{0};
-        if (delay != 0) vigil::sleep_for(delay % 64 * 1s);
+        if (delay != 0) {
+          heard.sleeps.emplace_back(heard.said.size(), delay % 64 * 1s);
+          vigil::sleep_for(delay % 64 * 1s);
+        }
         if (delay > 191) return c.close();
         heard.said.append(room, c.read_some(boost::asio::buffer(room), error));
       }
       expect(error == boost::asio::error::eof, "the connection ends");
+      heard.end = vigil::clock::now() - begin;
     });
     auto stopper = vigil::spawn([&, stop = stop] {
       if (!how.stops_after) return;
       vigil::sleep_for(*how.stops_after);
       stop();
     });
-    send(c, bytes, how);
+    send(c, bytes, how, heard);
     reading.join();
     stopper.join();
     heard.is_cut_off =
@@ -165,6 +182,27 @@ conversation talk(std::string_view bytes, const manner& how) {
   return heard;
 }
 
+// Returns when the byte at this place was sent; max: never.
+std::chrono::nanoseconds time_of(const conversation& c, std::size_t at) {
+  for (const auto& [size, time] : c.sent) {
+    if (at < size) return time;
+  }
+  return std::chrono::nanoseconds::max();
+}
+
+// Checks what depends on time. Caller: no earlier request has held the server up.
+void check_times(const conversation& c, const verdict& v, const said_answer& a) {
+  const web::options usual;
+  const bool has_header = v.header != 0;
+  const auto begin = time_of(c, has_header ? v.begin + v.header - 1 : v.begin);
+  if (v.what == verdict::waits) {
+    expect(c.end == begin + (has_header ? usual.body : usual.header),
+           "half a request has its time, which pieces do not move");
+  }
+  if (v.wants_continue && time_of(c, v.begin + v.header) > begin)
+    expect(a.continues == 1, "a client that waits is told to go on");
+}
+
 // Holds a conversation against the model. Returns false if the model does not know the
 // rest.
 bool check(const conversation& c, std::string_view bytes, const manner& how) {
@@ -173,6 +211,7 @@ bool check(const conversation& c, std::string_view bytes, const manner& how) {
   std::size_t request = 0;
   std::size_t answer = 0;
   bool may_have_gone = false;
+  bool was_slow = false;
   while (const auto v = model.next()) {
     if (v->what == verdict::unknown) return false;
     if (v->what == verdict::handled) {
@@ -180,7 +219,8 @@ bool check(const conversation& c, std::string_view bytes, const manner& how) {
       expect(request < c.requests.size() && c.requests[request] == v->seen,
              "the handler sees the request");
       ++request;
-      may_have_gone = may_have_gone || (v->is_slow && how.ends);
+      was_slow = was_slow || v->is_slow;
+      may_have_gone = was_slow && how.ends;
     }
     const bool may_wait = v->what == verdict::waits || v->what == verdict::broken;
     if (answer == answers.size()) {
@@ -197,8 +237,12 @@ bool check(const conversation& c, std::string_view bytes, const manner& how) {
       expect(std::find(allowed.begin(), allowed.end(), a.status) != allowed.end(),
              "the answer has its status");
     }
-    if (v->body && a.is_whole) expect(a.body == *v->body, "the answer has its body");
+    expect(a.continues <= (v->wants_continue ? 1u : 0u), "no other client is told to go on");
+    if (!was_slow) check_times(c, *v, a);
+    if (v->body && a.is_whole) expect(a.text == *v->body, "the answer has its body");
     if (may_have_gone) continue;
+    if (v->is_old && !is_last(a))
+      expect(field(a.head, "Connection") == "keep-alive", "an old client is told that it is kept");
     expect(is_last(a) == v->is_last || !field(a.head, "X-Broken").empty(),
            "the connection is kept as long as the client wants");
   }
@@ -259,9 +303,23 @@ std::string without_continue(std::string text) {
   return text;
 }
 
+// Checks that a client which takes nothing for longer than a write may last gets what the
+// pipe holds, and no more. Before the server waits for it, handlers may have slept.
+// `certain`: the size of the answers that do not depend on time.
+void check_cut_off(const conversation& slow, const manner& how, std::size_t certain) {
+  const auto handlers = static_cast<std::int64_t>(slow.requests.size() + 1);
+  const auto longest = web::options().write + handlers * 400ms;
+  for (const auto& [got, time] : slow.sleeps) {
+    const std::size_t told = without_continue(slow.said.substr(0, got)).size();
+    if (time > longest && certain > told + how.capacity)
+      expect(slow.said.size() <= got + how.capacity, "a write ends at its deadline");
+  }
+}
+
 // `slow`: what a client got that reads late, perhaps too late.
-void compare_slow(const conversation& whole, const conversation& slow) {
+void compare_slow(const conversation& whole, const conversation& slow, const manner& how) {
   const std::string all = without_continue(whole.said);
+  check_cut_off(slow, how, certain_size(all));
   std::string got = without_continue(slow.said);
   got.resize(std::min(got.size(), certain_size(all)));
   const auto differs = std::mismatch(got.begin(), got.end(), all.begin(), all.end()).first;
@@ -361,7 +419,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     check(other, bytes, cut);
     compare(one, other, whole);
   } else if (!whole.ends && !whole.has_small_limits) {
-    compare_slow(one, other);
+    compare_slow(one, other, cut);
   }
   return 0;
 }

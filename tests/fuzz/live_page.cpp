@@ -4,7 +4,8 @@
 // Requests to a live page, once whole and once cut. Both get the same answer, which is
 // one of HTTP/1.1 that no other origin may read. A request that is served names this
 // machine, and one that acts has the token, and no origin but the page's own: a reader of
-// headers that is not Beast's says so. It also says which hosts other rules would allow.
+// headers that is not Beast's says so, and that no other request is forbidden. It also
+// says which hosts other rules would allow. A look shows what its address says.
 //
 // The page is one of a process, with a thread of its own: time is real. So a request
 // whose time is over (408) has a millisecond, and may be answered all the same. Beside a
@@ -167,22 +168,62 @@ void check_rules(std::string_view bytes) {
   }
 }
 
-// Checks a request that was answered otherwise than by a refusal.
-void check_served(const page_in_memory& page, std::string_view bytes, const reply& r) {
-  const seen_request request = read_again(bytes);
+bool names_this_machine(const seen_request& request) {
   const auto hosts = request.all("host");
-  expect(hosts.size() == 1 && names_this_machine(hosts[0]), "a request names this machine");
+  return hosts.size() == 1 && names_this_machine(hosts[0]);
+}
+
+// Whether it has the token, and no origin but the page's own. Caller: it has one host.
+bool may_act(const page_in_memory& page, const seen_request& request) {
+  const auto tokens = request.all("x-vigil-token");
+  const auto origins = request.all("origin");
+  return tokens.size() == 1 && tokens[0] == page.token() &&
+         (origins.empty() || small(origins[0]) == "http://" + small(request.all("host")[0]));
+}
+
+// Checks that a look shows what its address says. Some members are in no other look.
+void check_look(std::string_view path, std::string_view body, bool has_program) {
+  struct member {
+    std::string_view path;
+    std::string_view name;
+    bool is_of_runtime = true;  // so it is missing if none is shown
+  };
+
+  constexpr member members[] = {{"/tasks.json", "\"runnable\":", false},
+                                {"/workers.json", "\"asleep\":"},
+                                {"/lateness.json", "\"ready_fibers\":"}};
+  for (const member& m : members) {
+    const bool is_wanted = path == m.path || path == "/state.json";
+    expect((body.find(m.name) != body.npos) == (is_wanted && (has_program || !m.is_of_runtime)),
+           "a look shows what its address says");
+  }
+  const bool has_groups = path == "/fibers.json" || path == "/tasks.json" || path == "/state.json";
+  expect((body.find("\"groups\":") != body.npos) == has_groups, "fibers and tasks are in groups");
+}
+
+// Checks a request that was answered otherwise than by a refusal.
+void check_served(const page_in_memory& page,
+                  std::string_view bytes,
+                  const reply& r,
+                  bool has_program) {
+  const seen_request request = read_again(bytes);
+  expect(names_this_machine(request), "a request names this machine");
   if (request.method == "GET" || request.method == "HEAD") {
     expect(r.status != 409, "a look does not act");
     expect(request.method == "GET" || r.body.empty(), "HEAD has no body");
+    if (request.method == "GET" && request.path != "/")
+      check_look(request.path, r.body, has_program);
     return;
   }
   expect(request.method == "POST", "other methods are refused");
-  const auto tokens = request.all("x-vigil-token");
-  expect(tokens.size() == 1 && tokens[0] == page.token(), "what acts has the token");
-  const auto origins = request.all("origin");
-  expect(origins.empty() || small(origins[0]) == "http://" + small(hosts[0]),
-         "what acts comes from no other page");
+  expect(may_act(page, request), "what acts has the token, and comes from no other page");
+}
+
+// Checks a request that was refused with 403.
+void check_forbidden(const page_in_memory& page, std::string_view bytes) {
+  const seen_request request = read_again(bytes);
+  expect(!names_this_machine(request) || (request.method == "POST" && !may_act(page, request)),
+         "what may be done is not forbidden");
 }
 
 // The token for 1, and for 2 more than a head may have. The token with another first or
@@ -315,7 +356,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const bool is_long = given.find('\2') != given.npos;
     check_same(whole, parsed(cut_text), is_long);
     constexpr unsigned not_recording = 409;
-    if (!is_refusal(whole) || whole.status == not_recording) check_served(page, bytes, whole);
+    if (!is_refusal(whole) || whole.status == not_recording)
+      check_served(page, bytes, whole, how.has_program);
+    if (whole.status == 403) check_forbidden(page, bytes);
     if (how.is_asked_twice) check_twice(page, bytes, whole, is_long);
     if (how.has_looks && program && !how.is_crowded)
       check_beside_looks(page, *program, bytes, whole, is_long);

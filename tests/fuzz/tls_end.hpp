@@ -61,6 +61,7 @@ struct script {
   bool reads_slowly = false;
   bool has_small_records = false;
   bool has_padding = false;  // to 512 bytes, even of an answer to new keys
+  bool is_changed = false;   // what either end sends, on its way
 };
 
 // The byte at this place of all that an end sends.
@@ -82,8 +83,12 @@ struct outcome {
 
 class end {
  public:
-  end(stream& s, stream_base::handshake_type side, const script& what, outcome& out)
-      : stream_(s), side_(side), what_(what), out_(out) {}
+  end(stream& s,
+      stream_base::handshake_type side,
+      const script& what,
+      outcome& out,
+      const outcome& other)
+      : stream_(s), side_(side), what_(what), out_(out), other_(other) {}
 
   // Talks until both have said all, or cannot.
   void talk() {
@@ -113,16 +118,20 @@ class end {
   // So late that only an end which waits for ever comes to it.
   static auto late() { return vigil::clock::now() + 1h; }
 
-  // After a call that was too late.
-  void set_late() {
-    expect(vigil::clock::now() < began_ + 1h, "nothing hangs");
-    stream_.set_deadline(late());
+  void set_late() { stream_.set_deadline(late()); }
+
+  // After a call that was too late. Whether it has waited so long for the rest of a
+  // message, which nobody sends: its length was changed, or a write was cut off.
+  bool is_stuck() {
+    if (vigil::clock::now() < began_ + 1h) return false;
+    expect(what_.is_changed || other_.may_be_cut || out_.may_be_cut, "nothing hangs");
+    out_.may_be_cut = true;
+    return true;
   }
 
   void prepare() {
     stream_.set_deadline(late());
     if (what_.has_small_records) ::SSL_set_max_send_fragment(stream_.native_handle(), 512);
-    if (what_.has_padding) ::SSL_set_block_padding(stream_.native_handle(), 512);
     error_code error;
     char byte = 0;
     stream_.read_some(boost::asio::buffer(&byte, 1), error);
@@ -137,21 +146,27 @@ class end {
     stream_.handshake(side_, out_.handshake);
     // Once for each disturbance: a handshake that was cut off fails in the same way.
     const auto too_late = boost::asio::error::timed_out;
-    for (int i = 0; out_.handshake == too_late && i < 9; ++i) {
+    for (int i = 0; out_.handshake == too_late && i < 9 && !is_stuck(); ++i) {
       set_late();
       stream_.handshake(side_, out_.handshake);
     }
     const error_code first = out_.handshake;
+    // A disturbance may have ended the deadline of the second.
+    const auto is_late = [&](const error_code& error) {
+      return error == too_late && !what_.disturbances.empty();
+    };
     error_code again;
     if (!first) {
       stream_.handshake(side_, again);
-      expect(again != boost::asio::error::not_connected, "a second handshake does nothing");
+      expect(!again || is_late(again) || out_.is_closed, "a second handshake does nothing");
+      // Not before: if one refuses the other, and both write more than the pipes hold,
+      // they wait for each other.
+      if (what_.has_padding) ::SSL_set_block_padding(stream_.native_handle(), 512);
     } else if (first.category() == boost::asio::error::get_ssl_category() ||
                first.category() == vigil::io::tls_category()) {
       stream_.handshake(side_, again);
-      // The alert of the first may have waited until a disturbance ended the deadline.
-      const bool is_late = again == too_late && !what_.disturbances.empty();
-      expect(again == first || is_late || out_.is_closed, "a handshake fails as before");
+      // The alert of the first may have waited until then.
+      expect(again == first || is_late(again) || out_.is_closed, "a handshake fails as before");
     }
   }
 
@@ -257,7 +272,11 @@ class end {
     stream_.set_write_deadline(vigil::clock::now());
     error_code error;
     stream_.write_some(boost::asio::buffer("x", 1), error);
-    expect(error == boost::asio::error::timed_out || may_fail(error), "its deadline has passed");
+    // An error that has ended writing comes first.
+    const bool has_ended = out_.is_closed || is_parting_ || out_.may_be_cut;
+    expect(error == boost::asio::error::timed_out ||
+               (error && (has_ended || error == boost::asio::error::broken_pipe)),
+           "its deadline has passed");
     stream_.set_write_deadline(late());
   }
 
@@ -300,7 +319,7 @@ class end {
     const std::size_t n = stream_.write_some(from, out_.write);
     if (!out_.write) return n;
     expect(n == 0, "a write that fails has written nothing");
-    if (out_.write != boost::asio::error::timed_out) return 0;
+    if (out_.write != boost::asio::error::timed_out || is_stuck()) return 0;
     expect(out_.may_be_cut, "a write is in time");
     set_late();
     return stream_.write_some(from, out_.write);
@@ -311,7 +330,7 @@ class end {
     is_parting_ = true;
     error_code error;
     stream_.shutdown(error);
-    if (error == boost::asio::error::timed_out) {
+    if (error == boost::asio::error::timed_out && !is_stuck()) {
       set_late();
       stream_.shutdown(error);
     }
@@ -335,7 +354,11 @@ class end {
       for (std::size_t i = 0; i < n; ++i)
         expect(room[i] == sent_byte(other, out_.received + i), "what is read was sent");
       out_.received += n;
-      if (out_.read == boost::asio::error::timed_out) retry_read();
+      // Behind a goodbye there need be no answers.
+      expect(n == 0 || is_parting_ ||
+                 ::SSL_get_key_update_type(stream_.native_handle()) != SSL_KEY_UPDATE_NOT_REQUESTED,
+             "new keys are answered at once");
+      if (out_.read == boost::asio::error::timed_out && !is_stuck()) retry_read();
     }
   }
 
@@ -364,7 +387,10 @@ class end {
   void disturb(disturbance d) {
     switch (d) {
       case disturbance::end_read:
-        return stream_.set_read_deadline(vigil::clock::now());
+        stream_.set_read_deadline(vigil::clock::now());
+        expect(stream_.read_error() == boost::asio::error::timed_out || out_.is_closed,
+               "a read would be too late");
+        return;
       case disturbance::end_write:
         out_.may_be_cut = true;
         return stream_.set_write_deadline(vigil::clock::now() + 1ms);
@@ -395,6 +421,7 @@ class end {
   const stream_base::handshake_type side_;
   const script what_;
   outcome& out_;
+  const outcome& other_;
   const vigil::clock::time_point began_ = vigil::clock::now();
   vigil::fiber<void> writing_;
   bool has_asked_often_ = false;

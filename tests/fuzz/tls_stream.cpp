@@ -4,11 +4,12 @@
 // held up on the way, and in one mode changed (tls_wire.hpp). Each end writes by a
 // script, and may be disturbed by deadlines, a stop and a close (tls_end.hpp).
 //
-// Nobody reads a byte that was not sent; nothing hangs. Unchanged, all of them arrive,
-// whatever the cuts, and whichever reads and half messages came too late: only a write
-// that was cut off, a stop and a close take something away. Changed, an end that the
-// reader sees comes after all that was sent. An end that must not trust the other one
-// neither reads nor sends, whatever the bytes are, nor if a session is resumed.
+// Nobody reads a byte that was not sent. Unchanged, nothing hangs, and all of them
+// arrive, whatever the cuts, and whichever reads and half messages came too late: only
+// a write that was cut off, a stop and a close take something away. Changed, an end
+// that the reader sees comes after all that was sent. An end that must not trust the
+// other one neither reads nor sends, whatever the bytes are, nor if a session is
+// resumed.
 //
 // OpenSSL draws its random numbers from a sequence that is the same for each input.
 #include "fuzz/input.hpp"
@@ -123,8 +124,9 @@ session run(contexts& known, const manner& how, const session& resumed) {
     carrier to_client(near_server, near_client, how.to_client);
     auto there = vigil::spawn([&] { return to_server.carry(); });
     auto back = vigil::spawn([&] { return to_client.carry(); });
-    auto serving = vigil::spawn([&] { end(near, stream_base::server, how.server, server).talk(); });
-    end(far, stream_base::client, how.client, client).talk();
+    auto serving =
+        vigil::spawn([&] { end(near, stream_base::server, how.server, server, client).talk(); });
+    end(far, stream_base::client, how.client, client, server).talk();
     serving.join();
     is_changed = there.join();
     is_changed = back.join() || is_changed;
@@ -166,6 +168,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   how.server.reads_slowly = has(flags, 4);
   how.client.has_small_records = has(flags, 6);
   how.server.has_small_records = has(flags, 7);
+  how.client.is_changed = has(flags, 5);
+  how.server.is_changed = has(flags, 5);
   how.to_server = direction_of(in, has(flags, 5));
   how.to_client = direction_of(in, has(flags, 5));
   how.client.writes = in.text(in.byte() % 32);

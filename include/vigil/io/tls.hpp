@@ -162,7 +162,8 @@ class tls_stream {
 
   // Must be the first call; runs under both deadlines. Until it has succeeded, reads and
   // writes fail with not_connected. Called again, it does nothing after success, and
-  // repeats an error of TLS. Additional errors: those of TLS, and tls_error.
+  // repeats an error of TLS, unless a deadline has passed. Additional errors: those of
+  // TLS, and tls_error.
   //
   // A client verifies the certificate and its name, unless skip_verification() was
   // called; without set_host() it fails before anything is sent. It trusts the roots of
