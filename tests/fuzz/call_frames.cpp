@@ -147,9 +147,15 @@ struct limits {
   std::size_t expression_bytes = 190;
 };
 
+// Returns whether an expression with this last byte may lack a number, or half of one.
+bool may_lack_number(std::uint8_t last) {
+  return (last >= DW_OP_const1u && last <= DW_OP_consts) || last == DW_OP_plus_uconst ||
+         last >= DW_OP_breg0;
+}
+
 // Returns whether the library runs the program as far as libdw does: it knows each
 // instruction that libdw knows, and has the room. False as well if an expression may end
-// in the middle of a number, which libdw takes, or begins as libdw's own for a CFA.
+// before or in a number, which libdw takes, or begins as libdw's own for a CFA.
 bool is_supported(std::string_view program, limits& left) {
   // Those of each instruction from 0 on: u is a number, b a block, a digit so many bytes.
   constexpr std::string_view operands[] = {"",   "-",  "1",  "2", "4",  "uu", "u", "u",
@@ -182,7 +188,7 @@ bool is_supported(std::string_view program, limits& left) {
       } else {
         const dwarf_reader block = in.block(in.uleb());
         const std::size_t size = block.left();
-        if (size == 0 || size > left.expression_bytes || block.at()[size - 1] >= 0x80 ||
+        if (size == 0 || size > left.expression_bytes || may_lack_number(block.at()[size - 1]) ||
             block.at()[0] == DW_OP_bregx || block.at()[0] == DW_OP_regx) {
           return false;
         }
