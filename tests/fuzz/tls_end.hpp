@@ -118,7 +118,11 @@ class end {
   // So late that only an end which waits for ever comes to it.
   static auto late() { return vigil::clock::now() + 1h; }
 
-  void set_late() { stream_.set_deadline(late()); }
+  // A write that is to be too late waits for its turn, and stays too late meanwhile.
+  void set_late() {
+    stream_.set_read_deadline(late());
+    if (!is_writing_late_) stream_.set_write_deadline(late());
+  }
 
   // After a call that was too late. Whether it has waited so long for the rest of a
   // message, which nobody sends: its length was changed, or a write was cut off.
@@ -271,7 +275,10 @@ class end {
   void write_late() {
     stream_.set_write_deadline(vigil::clock::now());
     error_code error;
-    stream_.write_some(boost::asio::buffer("x", 1), error);
+    {
+      const late_mark mark(is_writing_late_);
+      stream_.write_some(boost::asio::buffer("x", 1), error);
+    }
     // An error that has ended writing comes first.
     const bool has_ended = out_.is_closed || is_parting_ || out_.may_be_cut;
     expect(error == boost::asio::error::timed_out ||
@@ -287,6 +294,20 @@ class end {
     expect(!error || may_fail(error), "and does not fail");
     return true;
   }
+
+  // Set meanwhile, even if a stop ends that.
+  class late_mark {
+   public:
+    explicit late_mark(bool& is_set) : is_set_(is_set) { is_set_ = true; }
+
+    late_mark(const late_mark&) = delete;
+    late_mark& operator=(const late_mark&) = delete;
+
+    ~late_mark() { is_set_ = false; }
+
+   private:
+    bool& is_set_;
+  };
 
   // Whether a call may fail so, beside its own reasons: writing has been cut off, or
   // ended, or the other end has gone.
@@ -426,6 +447,7 @@ class end {
   vigil::fiber<void> writing_;
   bool has_asked_often_ = false;
   bool is_parting_ = false;
+  bool is_writing_late_ = false;
   bool has_ended_ = false;
 };
 
