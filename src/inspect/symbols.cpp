@@ -215,14 +215,15 @@ program_headers headers_of(const code_module& m) noexcept {
 build_id build_id_of(const code_module& m) noexcept {
   build_id out;
   const program_headers headers = headers_of(m);
+  std::size_t left = build_id::most_notes;
   for (std::size_t i = 0; i < headers.count; ++i) {
     ElfW(Phdr) segment;
     const std::uintptr_t at = headers.at + i * sizeof segment;
     if (!read_loaded(reinterpret_cast<const void*>(at), &segment, sizeof segment)) return out;
-    if (segment.p_type == PT_NOTE &&
-        find_build_id(m.loaded + segment.p_vaddr, segment.p_memsz, out)) {
-      return out;
-    }
+    if (segment.p_type != PT_NOTE) continue;
+    const std::size_t size = std::min<std::size_t>(segment.p_memsz, left);
+    if (find_build_id(m.loaded + segment.p_vaddr, size, out)) return out;
+    left -= size;
   }
   return out;
 }

@@ -83,6 +83,10 @@ bool find_module(std::uintptr_t place, code_module& out) noexcept;
 // The number by which the linker tells builds apart (--build-id).
 struct build_id {
   static constexpr std::size_t most = 32;
+  // How many bytes of notes are looked at, in the order of the segments. A real file has
+  // a few hundred; a broken one may claim gigabytes, of which each twelve that are zero
+  // are a note. Behind so many a file counts as one without a number.
+  static constexpr std::size_t most_notes = std::size_t{64} << 10;
 
   std::size_t size = 0;  // 0: the file has none
   unsigned char bytes[most];

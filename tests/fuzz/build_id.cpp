@@ -48,11 +48,14 @@ class model {
     const auto head = read<Elf64_Ehdr>(0);
     if (!head || std::memcmp(head->e_ident, ELFMAG, SELFMAG) != 0) return {};
     if (head->e_phentsize != sizeof(Elf64_Phdr)) return {};
+    std::uint64_t left = build_id::most_notes;
     for (std::uint64_t i = 0; i < head->e_phnum; ++i) {
       const auto segment = read<Elf64_Phdr>(head->e_phoff + i * sizeof(Elf64_Phdr));
       if (!segment) return {};
       if (segment->p_type != PT_NOTE) continue;
-      if (const auto found = note_in(segment->p_vaddr, segment->p_memsz)) return *found;
+      const std::uint64_t size = std::min<std::uint64_t>(segment->p_memsz, left);
+      if (const auto found = note_in(segment->p_vaddr, size)) return *found;
+      left -= size;
     }
     return {};
   }

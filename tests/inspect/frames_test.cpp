@@ -11,7 +11,6 @@
 #include <atomic>
 #include <csignal>
 #include <cstddef>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -24,8 +23,6 @@
 
 #include <boost/json/parse.hpp>
 
-#include <elf.h>
-#include <link.h>
 #include <pthread.h>
 
 using namespace std::chrono_literals;
@@ -101,38 +98,6 @@ TEST_SUITE("frames") {
     CHECK(demangled("main") == "main");
     CHECK(demangled("_Z1fv") == "f()");
     CHECK(demangled("_Zf") == "_Zf");
-  }
-
-  TEST_CASE("a build's number is found behind another note, wherever the segment ends") {
-    struct note {
-      ElfW(Nhdr) head = {.n_namesz = 4, .n_descsz = 4, .n_type = 0};
-      char owner[4] = {'G', 'N', 'U'};
-      char description[4] = {'a', 'b', 'c', 'd'};
-    };
-
-    struct {
-      ElfW(Ehdr) head = {};
-      ElfW(Phdr) segment = {};
-      note notes[2];
-    } file;
-
-    std::memcpy(file.head.e_ident, ELFMAG, SELFMAG);
-    file.head.e_phoff = offsetof(decltype(file), segment);
-    file.head.e_phentsize = sizeof file.segment;
-    file.head.e_phnum = 1;
-    file.segment.p_type = PT_NOTE;
-    file.segment.p_vaddr = offsetof(decltype(file), notes);
-    file.notes[1].head.n_type = NT_GNU_BUILD_ID;
-    vigil::detail::code_module m;
-    m.loaded = reinterpret_cast<std::uintptr_t>(&file);
-    for (const std::size_t size : {sizeof file.notes, SIZE_MAX - m.loaded, SIZE_MAX}) {
-      file.segment.p_memsz = size;
-      CHECK(vigil::detail::build_id_of(m).size == 4);
-    }
-    file.segment.p_memsz = sizeof file.notes - 1;
-    CHECK(vigil::detail::build_id_of(m).size == 4);
-    file.segment.p_memsz = sizeof(note);
-    CHECK(vigil::detail::build_id_of(m).size == 0);
   }
 
   TEST_CASE("ten kinds of wait: each function on each stack, in order") {
