@@ -130,8 +130,9 @@ class program {
   }
 
   void step() {
+    constexpr std::size_t to_post = 4;
     const std::size_t kind = in_.below(18);
-    if (kind != 4) ++stretch_;
+    if (kind != to_post) ++stretch_;
     switch (kind) {
       case 0:
         return advance(nanos{in_.byte()} * unit);
@@ -141,7 +142,7 @@ class program {
         return arm(some_slot(), timer_kind::periodic);
       case 3:
         return arm(some_slot(), timer_kind::from_end);
-      case 4:
+      case to_post:
         return soon(some_slot());
       case 5:
         stop(some_slot());
@@ -218,13 +219,13 @@ class program {
 
   void soon(slot& s) {
     const std::size_t how = in_.below(4);
-    timer_model* const m = soon(s, how, some_plan());
+    timer_model& m = soon(s, how, some_plan());
     // Posts start in their order; what main defers without a wait, too.
     const bool is_post = how == 1 || how == 2;
-    m->line = is_post ? 1 : 2 + stretch_;
+    m.line = is_post ? 1 : 2 + stretch_;
   }
 
-  timer_model* soon(slot& s, std::size_t how, const plan& p) {
+  timer_model& soon(slot& s, std::size_t how, const plan& p) {
     timer_model& m = fresh(s, timer_kind::once);
     world_.arm(m, now(), 0);
     m.is_posted = true;
@@ -232,13 +233,13 @@ class program {
       auto f = callback_of(m, p);
       s.handle = how == 1 ? vigil::post(std::move(f), vigil::stoppable)
                           : vigil::defer(std::move(f), vigil::stoppable);
-      return &m;
+      return m;
     }
     m.has_handle = false;
     s.model = nullptr;
     auto f = [this, &m, t = token(m)] { run(m, plan(), vigil::timer()); };
     how == 2 ? vigil::post(std::move(f)) : vigil::defer(std::move(f));
-    return &m;
+    return m;
   }
 
   // --- from a plain thread, while the runtime's only worker waits for that
@@ -539,9 +540,9 @@ class program {
       if (m->is_pending) ++pending;
     }
     const vigil::runtime_stats counts = vigil::stats();
-    expect(counts.timers_pending >= pending && counts.timers_stopped >= stopped_ &&
-               counts.timers_fired >= fired_,
-           "those of sleeps and contexts come on top");
+    const char* const more = "those of sleeps and contexts come on top";
+    expect(counts.timers_pending >= pending, more);
+    expect(counts.timers_stopped >= stopped_ && counts.timers_fired >= fired_, more);
     expect(thrown_ == unhandled_, "each exception is reported once");
   }
 

@@ -280,9 +280,8 @@ class end {
       stream_.write_some(boost::asio::buffer("x", 1), error);
     }
     // An error that has ended writing comes first.
-    const bool has_ended = out_.is_closed || is_parting_ || out_.may_be_cut;
     expect(error == boost::asio::error::timed_out ||
-               (error && (has_ended || error == boost::asio::error::broken_pipe)),
+               (error && (may_have_ended() || error == boost::asio::error::broken_pipe)),
            "its deadline has passed");
     stream_.set_write_deadline(late());
   }
@@ -295,7 +294,7 @@ class end {
     return true;
   }
 
-  // Set meanwhile, even if a stop ends that.
+  // Sets a flag for a while, even if a stop ends that.
   class late_mark {
    public:
     explicit late_mark(bool& is_set) : is_set_(is_set) { is_set_ = true; }
@@ -312,9 +311,11 @@ class end {
   // Whether a call may fail so, beside its own reasons: writing has been cut off, or
   // ended, or the other end has gone.
   bool may_fail(const error_code& error) const {
-    if (out_.is_closed || is_parting_ || out_.may_be_cut) return true;
-    return error != boost::asio::error::timed_out;
+    return may_have_ended() || error != boost::asio::error::timed_out;
   }
+
+  // Writing.
+  bool may_have_ended() const { return out_.is_closed || is_parting_ || out_.may_be_cut; }
 
   // Writes the next n bytes, from so many buffers. Returns false if writing has ended.
   bool write(std::size_t n, std::size_t count) {

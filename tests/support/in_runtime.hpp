@@ -46,12 +46,13 @@ namespace vigil::testing_support {
 // A generator that replays from one number.
 using seeded = detail::random;
 
-// Under VIGIL_SHORT (sanitizers) loops have a twentieth of the rounds.
+// Under VIGIL_SHORT, which ./dev sets for the sanitizers.
 inline bool is_short_form() {
   static const bool is_short = std::getenv("VIGIL_SHORT") != nullptr;
   return is_short;
 }
 
+// In the short form loops have a twentieth of the rounds.
 inline int rounds(int full) {
   return is_short_form() && full >= 20 ? full / 20 : full;
 }

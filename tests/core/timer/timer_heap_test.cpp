@@ -23,10 +23,10 @@ std::uint64_t pick_seed() {
   return std::random_device{}();
 }
 
-std::size_t lengthened(std::size_t operations) {
+std::size_t lengthened(int operations) {
   const char* const text = std::getenv("VIGIL_LONG");
-  if (text != nullptr && *text == '1') return 10 * operations;
-  return testing_support::is_short_form() ? operations / 20 : operations;
+  const bool is_long = text != nullptr && *text == '1';
+  return static_cast<std::size_t>(is_long ? 10 * operations : testing_support::rounds(operations));
 }
 
 // A heap and a sorted set that go through the same operations.
