@@ -135,10 +135,15 @@ def pkg_config(tree):
 
 def check_missing_tls(tree, libdir, environment):
     """A program that uses asio::ssl without vigil-tls is told so in words; no other one is."""
+    objects = {source: tree / f"{source}.o" for source in ("ssl_program.cpp", "io_program.cpp")}
+    for source, to in objects.items():
+        run(*COMPILER, "-std=c++20", "-O0", "-c", HERE / source, "-o", to,
+            *run("pkg-config", "--cflags", "vigil-io", env=environment).split())
+
     def link(source, *how):
         made = tree / "by_words"
         done = subprocess.run(
-            [*COMPILER, "-std=c++20", "-O0", HERE / source, "-o", made, *how],
+            [*COMPILER, objects[source], "-o", made, *how],
             text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
         return done.returncode, done.stdout, made
 
