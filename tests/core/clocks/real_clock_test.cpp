@@ -335,9 +335,9 @@ TEST_SUITE("the kernel's clocks") {
       const auto apart =
           boot_clock::now().time_since_epoch() - std::chrono::seconds(monotonic.tv_sec);
       CHECK(apart >= 24h);
+      const auto start = std::chrono::steady_clock::now();  // before what it is compared with
       const auto boot = boot_clock::now();
       const auto wall = wall_clock::now();
-      const auto start = std::chrono::steady_clock::now();
       vigil::boot::sleep_until(boot + 20ms);
       CHECK(boot_clock::now() >= boot + 20ms);
       CHECK(std::chrono::steady_clock::now() >= start + 20ms);
