@@ -93,8 +93,10 @@ def check_stacks(way, stacks, wanted):
         wrong = [f"{is_} instead of {should_be}"
                  for is_, should_be in zip(lines, functions) if is_ != should_be]
         others = shown[:begin] + shown[begin + len(functions):]
-        # The name of a function that is made of a template begins with its result.
-        wrong += [f for f in others if not re.match(r"(?:[a-z ]+ )?vigil::|operator\(\)", f)]
+        # The name of a function that is made of a template begins with its result. The body
+        # of a fiber of run() has a frame of its own where it is not inlined.
+        wrong += [f for f in others if not re.match(
+            r"(?:[a-z ]+ )?vigil::|operator\(\)|ten_waits::run<", f)]
         if (len(lines) != len(functions)
                 or not shown[-1].startswith("vigil::v0::detail::stack_begins")):
             wrong.append("not the whole stack")
