@@ -328,9 +328,9 @@ TEST_SUITE("frames") {
         }));
       }
       std::size_t whole = 0;
-      // The load leaves a dump little time: two seconds, or until one was seen.
+      // The load leaves a dump little time: two seconds, or more until one was seen.
       const auto end = std::chrono::steady_clock::now() + 2s;
-      while (whole == 0 || std::chrono::steady_clock::now() < end) {
+      for (int i = 0; std::chrono::steady_clock::now() < end || (whole == 0 && i < 1000); ++i) {
         const std::string text = vigil::blocking([] { return inspected(); });
         // Each group of fibers with one stack.
         std::vector<std::string> stack;
@@ -353,6 +353,7 @@ TEST_SUITE("frames") {
         vigil::sleep_for(1ms);
       }
       stop.store(true);
+      CHECK(whole > 0);
       for (auto& f : all)
         f.join();
     });
