@@ -16,8 +16,9 @@ import json
 import re
 import sys
 
-SUMMARY = re.compile(
-    r"test cases:\s*\d+\s*\|\s*(\d+) passed\s*\|\s*(\d+) failed")
+# The test's own summary is the last thing that it prints; those of its children come before.
+SUMMARY = re.compile(r"test cases:\s*\d+\s*\|\s*(\d+) passed\s*\|\s*(\d+) failed[^\n]*\n"
+                     r"(?:\[doctest\][^\n]*\n)*\s*\Z")
 
 CASE = re.compile(r"^=+$", re.MULTILINE)
 REASON = re.compile(r"^(?:\S+: MESSAGE: )?skipped: (.*)$", re.MULTILINE)
@@ -38,13 +39,13 @@ def count(entry):
     printed = entry.get("stdout", "")
     if result == "EXPECTEDFAIL":  # meson: should_fail
         return 1, 0, 0
-    summaries = SUMMARY.findall(printed)  # before its own, those of programs that it ran
-    if not summaries:
+    summary = SUMMARY.search(printed)
+    if summary is None:
         if result == "SKIP":
             return 0, 0, 1
         passed = result == "OK"
         return int(passed), int(not passed), len(skips(entry))
-    passed, failed = map(int, summaries[-1])
+    passed, failed = map(int, summary.groups())
     skipped = sum(REASON.search(case) is not None and "ERROR:" not in case
                   for case in CASE.split(printed))
     if result != "OK" and failed == 0:

@@ -171,7 +171,7 @@ def end_of_a_failed_run():
     rule = "=" * 79
     cases = (f"{rule}\na_test.cpp:3:\nTEST CASE:  good\n\na_test.cpp:4: MESSAGE: hello\n\n"
              f"{rule}\na_test.cpp:9:\nTEST CASE:  bad\n\na_test.cpp:10: ERROR: CHECK( a )\n"
-             f"a program that it ran:\n[doctest] test cases: 1 | 0 passed | 1 failed | 9 skipped\n\n"
+             f"{rule}\n[doctest] test cases: 1 | 0 passed | 1 failed | 9 skipped\n[doctest] child\n\n"
              f"{rule}\n[doctest] test cases: 3 | 2 passed | 1 failed | 0 skipped\n")
     log = [{"name": "cases", "result": "FAIL", "stdout": cases},
            {"name": "check", "result": "FAIL", "stdout": "said\n", "stderr": "complained\n"},
