@@ -12,7 +12,6 @@
 #include <string>
 #include <thread>
 
-#include <dirent.h>
 #include <unistd.h>
 
 namespace vigil::testing_support {
@@ -90,14 +89,5 @@ class attention {
  private:
   std::atomic<const detail::oversight*> by_{nullptr};
 };
-
-inline std::size_t threads() {
-  std::size_t n = 0;
-  DIR* const tasks = ::opendir("/proc/self/task");
-  while (const dirent* const entry = ::readdir(tasks))
-    if (entry->d_name[0] != '.') ++n;
-  ::closedir(tasks);
-  return n;
-}
 
 }  // namespace vigil::testing_support
