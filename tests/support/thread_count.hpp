@@ -32,7 +32,7 @@ inline std::size_t threads_once_at_most(std::size_t most) {
 // has threads of its own, which hide a deadlock as any thread of the program does.
 inline const std::size_t threads_at_first = detail::process_thread_count();
 
-// Whether such a thread hides a deadlock of this program. The case then says that it skips.
+// Whether such a thread hides deadlocks of this program; if so, says that the case skips.
 inline bool is_deadlock_hidden() {
   if (threads_at_first <= 1) return false;
   MESSAGE("skipped: an emulator's thread in the process hides a deadlock");
