@@ -332,7 +332,8 @@ TEST_SUITE("the kernel's clocks") {
       const auto apart =
           boot_clock::now().time_since_epoch() - std::chrono::seconds(monotonic.tv_sec);
       CHECK(apart >= 24h);
-      const auto start = std::chrono::steady_clock::now();  // the first, as it may pause here
+      // Read first: a pause between two clocks makes a wait longer then, not shorter.
+      const auto start = std::chrono::steady_clock::now();
       const auto boot = boot_clock::now();
       const auto wall = wall_clock::now();
       vigil::boot::sleep_until(boot + 20ms);
