@@ -3,7 +3,7 @@
 #include "core/machine/sanitizer.hpp"
 #include "io/io_test.hpp"
 #include "support/child.hpp"
-#include "support/thread_count.hpp"
+#include "support/hidden_deadlock.hpp"
 
 #include <vigil/channel.hpp>
 #include <vigil/io/resolve.hpp>

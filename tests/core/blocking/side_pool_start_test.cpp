@@ -2,8 +2,8 @@
 // pthread_create of their own.
 #include "support/child.hpp"
 #include "support/gate.hpp"
+#include "support/hidden_deadlock.hpp"
 #include "support/in_runtime.hpp"
-#include "support/thread_count.hpp"
 
 #ifndef VIGIL_TEST_UNDER_SANITIZER
 

@@ -3,9 +3,9 @@
 #include "core/machine/process_threads.hpp"
 #include "support/child.hpp"
 #include "support/gate.hpp"
+#include "support/hidden_deadlock.hpp"
 #include "support/in_runtime.hpp"
 #include "support/note.hpp"
-#include "support/thread_count.hpp"
 
 #include <atomic>
 #include <memory>

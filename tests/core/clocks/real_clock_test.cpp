@@ -5,6 +5,7 @@
 #include "core/clocks/clock_hub.hpp"
 #include "core/clocks/clocks_test.hpp"
 #include "core/sched/worker/scheduler.hpp"
+#include "support/hidden_deadlock.hpp"
 #include "support/thread_count.hpp"
 
 #include <atomic>

@@ -1,8 +1,8 @@
 // Deadlocks where several runtimes run at once, in threads of one process.
 #include "core/runtime/runtime_test.hpp"
 #include "support/at_rest.hpp"
+#include "support/hidden_deadlock.hpp"
 #include "support/send_to_process.hpp"
-#include "support/thread_count.hpp"
 
 #include <mutex>
 #include <vector>

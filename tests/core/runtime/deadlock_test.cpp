@@ -1,6 +1,6 @@
 #include "core/runtime/runtime_test.hpp"
 #include "support/at_rest.hpp"
-#include "support/thread_count.hpp"
+#include "support/hidden_deadlock.hpp"
 
 #include <vigil/stop_token.hpp>
 

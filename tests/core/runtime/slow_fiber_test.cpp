@@ -2,9 +2,9 @@
 #include "core/runtime/runtime_test.hpp"
 #include "core/runtime/stuck_helpers.hpp"
 #include "support/error_output.hpp"
+#include "support/hidden_deadlock.hpp"
 #include "support/note.hpp"
 #include "support/text_of.hpp"
-#include "support/thread_count.hpp"
 
 #include <cstdio>
 #include <cstdlib>

@@ -2,7 +2,7 @@
 // the thread that watches them.
 #include "core/runtime/runtime_test.hpp"
 #include "core/runtime/stuck_helpers.hpp"
-#include "support/thread_count.hpp"
+#include "support/hidden_deadlock.hpp"
 
 #include <csignal>
 #include <cstdio>
