@@ -76,8 +76,10 @@ def unpacked_libcxx(row):
     names = ["libc++-19-dev", "libc++1-19", "libc++abi-19-dev", "libc++abi1-19",
              "libunwind-19-dev", "libunwind-19"]
     library = debian_root.make_root(FOLDER / "libc++19", names, alone=True) / "usr/lib/llvm-19"
-    row.args += ["-stdlib=libc++", "-nostdinc++", "-isystem", f"{library}/include/c++/v1"]
-    row.link += ["-stdlib=libc++", f"-L{library}/lib", f"-Wl,-rpath,{library}/lib"]
+    experimental = "-fexperimental-library"  # for std::stop_token
+    row.args += ["-stdlib=libc++", experimental, "-nostdinc++", "-isystem",
+                 f"{library}/include/c++/v1"]
+    row.link += ["-stdlib=libc++", experimental, f"-L{library}/lib", f"-Wl,-rpath,{library}/lib"]
 
 
 ARM64 = "arm64"

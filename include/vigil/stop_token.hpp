@@ -7,6 +7,10 @@
 #include <stop_token>
 #include <utility>
 
+#ifndef __cpp_lib_jthread
+#error "vigil needs std::stop_token, which libc++ before 20 has only with -fexperimental-library"
+#endif
+
 namespace VIGIL_PUBLIC {
 
 namespace detail {

@@ -7,12 +7,13 @@
 #include <cstdint>
 #include <utility>
 
-#include <cxxabi.h>
-
 namespace VIGIL_DETAIL {
 
+// __cxa_get_globals of the Itanium C++ ABI (2.2.2), which only libstdc++ declares.
+extern "C" exception_state* exceptions_of_thread() noexcept __asm__("__cxa_get_globals");
+
 thread_side::thread_side() noexcept
-    : exceptions_(reinterpret_cast<exception_state*>(abi::__cxa_get_globals())),
+    : exceptions_(exceptions_of_thread()),
       errno_(&errno)
 #if VIGIL_TSAN
       ,
