@@ -198,7 +198,7 @@ TEST_SUITE("timers with channels in real time") {
           if (dice.below(4) == 0) {
             prevented.fetch_add(t.stop() ? 1 : 0);
           } else {
-            const auto now = vigil::clock::now().time_since_epoch().count();
+            const std::int64_t now = vigil::clock::now().time_since_epoch().count();
             last = std::max(last + 4, now + static_cast<std::int64_t>(dice.below(10'000)));
             last = (last & ~std::int64_t{3}) | static_cast<std::int64_t>(who);
             const instant deadline{nanoseconds(last)};

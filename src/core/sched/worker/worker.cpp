@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <memory>
 
+#include <unistd.h>
+
 namespace VIGIL_DETAIL {
 namespace {
 
