@@ -37,12 +37,17 @@ TEST_SUITE("stuck") {
 
   TEST_CASE("a static whose initialiser waits hangs the worker: reported, with its fiber") {
     const child_result child = run_child("child: a static whose initialiser waits");
+#ifdef _LIBCPP_VERSION
+    // libc++'s runtime asks for the thread, and takes the second fiber for a recursion.
+    CHECK(child.says("__cxa_guard_acquire detected recursive initialization"));
+#else
     CHECK(child.succeeded());
     CHECK(count_of(child.output, no_progress) == 1);
     CHECK(child.says("(second) [running, for "));
     CHECK(child.says("stuck_test.cpp:"));
     CHECK_FALSE(child.says("(first)"));
     CHECK_FALSE(child.says("(main)"));
+#endif
   }
 
   TEST_CASE("child: call_once on two workers" * doctest::skip()) {
